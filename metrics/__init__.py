@@ -1,0 +1,114 @@
+"""The metrics of Summarily: each folder is an `evaluate` module and a scorer.
+
+`METRICS` is the one list a new metric joins; the command line, `summarily.score`, registration with
+`evaluate` and the shared test suites all read it.
+"""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from summarily.metrics.base import (
+    Example,
+    InputError,
+    Interval,
+    Metric,
+    MissingRequirement,
+    Score,
+    Signature,
+    State,
+    Values,
+)
+
+METRICS: dict[str, str] = {
+    "rouge": "Rouge",
+}
+"""Name of the folder: name of the class in its `scorer.py`."""
+
+__all__ = [
+    "METRICS",
+    "Example",
+    "InputError",
+    "Interval",
+    "Metric",
+    "MissingRequirement",
+    "Score",
+    "Signature",
+    "State",
+    "Values",
+    "load",
+    "metric_class",
+]
+
+
+def metric_class(name: str) -> type[Metric]:
+    """The class of a metric, imported when asked for."""
+    if name not in METRICS:
+        close = difflib.get_close_matches(name, METRICS, n=1)
+        hint = f" Did you mean {close[0]!r}?" if close else ""
+        raise InputError(f"there is no metric {name!r}.{hint} Known: {', '.join(METRICS)}.")
+    return getattr(importlib.import_module(f"summarily.metrics.{name}.scorer"), METRICS[name])
+
+
+def load(name: str, preset: str = "light", **options: Any) -> Metric:
+    """A metric by name.
+
+    Example:
+        >>> load("rouge").compute(["a cat sat"], ["the cat sat"]).mean["rouge1"]
+        0.6666666666666666
+    """
+    try:
+        return metric_class(name)(preset=preset, **options)  # type: ignore[call-arg]
+    except TypeError as error:
+        if "unexpected keyword argument" in str(error):
+            raise InputError(f"{name}: {str(error).split(') ')[-1].split('() ')[-1]}.") from None
+        raise
+
+
+def load_all(selection: Any, preset: str = "light") -> tuple[dict[str, Metric], dict[str, str]]:
+    """The metrics of a selection by label, and those skipped (only for "all") with the reason.
+
+    A selection is "all", a name, a `Metric`, a list of names and metrics, or a mapping from a label to a
+    `Metric` or from a metric's name to its options.
+    """
+    if isinstance(selection, str) and selection == "all":
+        return _all_that_run(preset)
+    if isinstance(selection, (str, Metric)):
+        selection = [selection]
+    metrics: dict[str, Metric] = {}
+    if isinstance(selection, Mapping):
+        for label, value in selection.items():
+            metrics[label] = (
+                value if isinstance(value, Metric) else load(label, **{"preset": preset, **(value or {})})
+            )
+    elif isinstance(selection, Iterable):
+        for value in selection:
+            metric = value if isinstance(value, Metric) else load(value, preset=preset)
+            if metric.name in metrics:
+                raise InputError(
+                    f"{metric.name} is asked for twice; give a mapping from labels to metrics instead."
+                )
+            metrics[metric.name] = metric
+    else:
+        raise InputError(f"metrics is a {type(selection).__name__}; expected names, metrics, or a mapping.")
+    if not metrics:
+        raise InputError('metrics is empty; name at least one, or pass "all".')
+    for metric in metrics.values():
+        metric.check()
+    return metrics, {}
+
+
+def _all_that_run(preset: str) -> tuple[dict[str, Metric], dict[str, str]]:
+    metrics: dict[str, Metric] = {}
+    skipped: dict[str, str] = {}
+    for name in METRICS:
+        try:
+            metric = load(name, preset=preset)
+            metric.check()
+            metrics[name] = metric
+        except MissingRequirement as error:
+            skipped[name] = str(error)
+    return metrics, skipped

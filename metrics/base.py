@@ -1,0 +1,375 @@
+"""What every metric shares: input validation, `Metric`, `Score` and `Signature`.
+
+A metric fills in a few hooks (see `Metric`); validation, counting, merging, intervals, costs and
+signatures are written here once. The state of a metric is the examples it has been given (`State`):
+states add up, so processes, shards and streams all end in the same call.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, NamedTuple
+
+from summarily.version import __version__
+
+
+class InputError(ValueError):
+    """The input cannot be scored; the message names the row and the fix."""
+
+
+class InputTypeError(InputError, TypeError):
+    """A row has the wrong type."""
+
+
+class MissingRequirement(ImportError):
+    """A package, weight or model is missing; the message says how to get it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Example:
+    """One prediction with its references and, if the metric reads it, the source document."""
+
+    prediction: str
+    references: tuple[str, ...]
+    source: str | None = None
+
+
+# --- validation -------------------------------------------------------------------------------------------
+
+
+def _rows(name: str, values: Any) -> list[Any]:
+    if isinstance(values, str):
+        raise InputTypeError(f"{name} is a str; did you mean [{name}]?")
+    if isinstance(values, (bytes, bytearray, Mapping, set, frozenset)) or not isinstance(values, Iterable):
+        raise InputTypeError(f"{name} is a {type(values).__name__}; expected a list of str.")
+    return list(values)
+
+
+def _text(where: str, value: Any) -> str:
+    if isinstance(value, str):
+        if not value.isascii():
+            try:
+                value.encode("utf-8")
+            except UnicodeEncodeError as error:
+                raise InputError(
+                    f"{where} has a lone surrogate ({value[error.start]!r}) at character {error.start}, which "
+                    f"no encoder can read; repair it with text.encode('utf-8', 'replace').decode('utf-8')."
+                ) from None
+        return str(value)
+    if value is None:
+        raise InputTypeError(f"{where} is None; expected a str. Drop the row, or pass '' for an empty text.")
+    if isinstance(value, (bytes, bytearray)):
+        raise InputTypeError(f"{where} is {type(value).__name__}; decode it first: value.decode('utf-8').")
+    raise InputTypeError(f"{where} is a {type(value).__name__} ({value!r:.40}); expected a str.")
+
+
+def _references(row: int, value: Any) -> tuple[str, ...]:
+    where = f"references[{row}]"
+    if (
+        isinstance(value, (list, tuple))
+        or type(value).__module__ == "numpy"
+        and getattr(value, "ndim", 0) == 1
+    ):
+        if len(value) == 0:
+            raise InputError(f"{where} is an empty list; give at least one reference or drop the row.")
+        return tuple(_text(f"{where}[{j}]", text) for j, text in enumerate(value))
+    return (_text(where, value),)
+
+
+def make_examples(predictions: Any, references: Any, sources: Any = None) -> list[Example]:
+    """Check the inputs and pair them up.
+
+    Example:
+        >>> make_examples(["a cat"], [["the cat", "one cat"]])[0].references
+        ('the cat', 'one cat')
+    """
+    prediction_rows = _rows("predictions", predictions)
+    reference_rows = _rows("references", references)
+    if len(prediction_rows) != len(reference_rows):
+        message = f"predictions has {len(prediction_rows)} rows but references has {len(reference_rows)}."
+        streams = [row for row in reference_rows if isinstance(row, (list, tuple))]
+        if streams and len(streams) == len(reference_rows) and len(streams[0]) == len(prediction_rows):
+            message += (
+                " references looks transposed (one list per reference stream);"
+                " did you mean list(zip(*references))?"
+            )
+        raise InputError(message)
+    if not prediction_rows:
+        raise InputError("predictions is empty; there is nothing to score.")
+    source_rows: list[Any] = [None] * len(prediction_rows)
+    if sources is not None:
+        source_rows = _rows("sources", sources)
+        if len(source_rows) != len(prediction_rows):
+            raise InputError(
+                f"predictions has {len(prediction_rows)} rows but sources has {len(source_rows)}."
+            )
+    return [
+        Example(
+            _text(f"predictions[{row}]", prediction),
+            _references(row, reference),
+            None if sources is None else _text(f"sources[{row}]", source),
+        )
+        for row, (prediction, reference, source) in enumerate(
+            zip(prediction_rows, reference_rows, source_rows, strict=True)
+        )
+    ]
+
+
+# --- results ----------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Signature:
+    """What exactly was computed: two equal signatures promise equal numbers.
+
+    Example:
+        >>> str(Signature("rouge", {"mode": "google", "stemmer": False}))
+        'rouge|mode:google|stemmer:no|version:0.1.0'
+    """
+
+    metric: str
+    fields: Mapping[str, Any] = field(default_factory=dict)
+    version: str = __version__
+
+    @staticmethod
+    def _value(value: Any) -> str:
+        if isinstance(value, bool):
+            return "yes" if value else "no"
+        if isinstance(value, (list, tuple)):
+            return "+".join(map(str, value))
+        return str(value)
+
+    def __str__(self) -> str:
+        parts = [f"{key}:{self._value(value)}" for key, value in self.fields.items() if value is not None]
+        return "|".join([self.metric, *parts, f"version:{self.version}"])
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Signature) and str(self) == str(other)
+
+    def __hash__(self) -> int:
+        return hash(str(self))
+
+
+class Interval(NamedTuple):
+    """A confidence interval of a mean."""
+
+    low: float
+    high: float
+    confidence: float
+
+
+@dataclass
+class Values:
+    """What a metric's `score_examples` returns: one list per key, in the order of the examples.
+
+    `weights` are given by metrics whose aggregate is pooled rather than averaged (APES pools questions:
+    the weight of an example is its number of questions).
+    """
+
+    per_example: dict[str, list[float]]
+    counts: dict[str, int] = field(default_factory=dict)
+    tokens: int = 0
+    weights: list[float] | None = None
+
+
+@dataclass
+class Score:
+    """One metric's result for a corpus.
+
+    `mean` is keyed like `per_example`; the first key is the metric's main score.
+    """
+
+    name: str
+    per_example: dict[str, list[float]]
+    signature: Signature
+    counts: dict[str, int] = field(default_factory=dict)
+    cost: dict[str, float] = field(default_factory=dict)
+    weights: list[float] | None = None
+    interval: dict[str, Interval] | None = None
+    explainer: Callable[[int], dict[str, Any]] | None = field(default=None, repr=False, compare=False)
+
+    @property
+    def main(self) -> str:
+        """The key of the main score."""
+        return next(iter(self.per_example))
+
+    @property
+    def mean(self) -> dict[str, float]:
+        return {key: weighted_mean(values, self.weights) for key, values in self.per_example.items()}
+
+    def __len__(self) -> int:
+        return len(self.per_example[self.main])
+
+    def __float__(self) -> float:
+        return self.mean[self.main]
+
+    def explain(self, row: int) -> dict[str, Any]:
+        """Why example `row` got its score: what was matched with what."""
+        if self.explainer is None:
+            raise InputError(
+                f"this {self.name} score no longer holds its texts; call Metric.explain(prediction, references)."
+            )
+        if not -len(self) <= row < len(self):
+            raise IndexError(f"row {row} is out of range: the score has {len(self)} examples.")
+        return self.explainer(range(len(self))[row])
+
+    def with_interval(self, confidence: float | None) -> Score:
+        """Fill in `interval` (in place) by a studentised bootstrap over examples."""
+        if confidence is not None:
+            from summarily.metrics.resampling import mean_intervals
+
+            bounds = mean_intervals(self.per_example, confidence, self.weights)
+            self.interval = {key: Interval(low, high, confidence) for key, (low, high) in bounds.items()}
+        return self
+
+    def __add__(self, other: Score) -> Score:
+        """The score of both corpora together; only scores with equal signatures add up."""
+        if not isinstance(other, Score):
+            return NotImplemented
+        if self.signature != other.signature:
+            raise InputError(
+                f"scores with different signatures do not add up:\n{self.signature}\n{other.signature}"
+            )
+        explainers = self.explainer, other.explainer
+        split = len(self)
+
+        def explain(row: int) -> dict[str, Any]:
+            mine, theirs = explainers
+            assert mine is not None and theirs is not None
+            return mine(row) if row < split else theirs(row - split)
+
+        return Score(
+            self.name,
+            {key: values + other.per_example[key] for key, values in self.per_example.items()},
+            self.signature,
+            add_counts(self.counts, other.counts),
+            {key: self.cost.get(key, 0) + other.cost.get(key, 0) for key in {**self.cost, **other.cost}},
+            None if self.weights is None or other.weights is None else self.weights + other.weights,
+            explainer=explain if None not in explainers else None,
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything but the explanations, ready for JSON."""
+        return {
+            "metric": self.name,
+            "mean": self.mean,
+            "interval": None if self.interval is None else {k: list(v) for k, v in self.interval.items()},
+            "signature": str(self.signature),
+            "counts": self.counts,
+            "cost": self.cost,
+            "per_example": self.per_example,
+            **({"weights": self.weights} if self.weights is not None else {}),
+        }
+
+
+def weighted_mean(values: Sequence[float], weights: Sequence[float] | None = None) -> float:
+    if weights is None:
+        return math.fsum(values) / len(values)
+    total = math.fsum(weights)
+    return math.fsum(v * w for v, w in zip(values, weights, strict=True)) / total if total else 0.0
+
+
+def add_counts(a: Mapping[str, int], b: Mapping[str, int]) -> dict[str, int]:
+    return {key: a.get(key, 0) + b.get(key, 0) for key in {**a, **b}}
+
+
+# --- metrics ----------------------------------------------------------------------------------------------
+
+
+class Metric(ABC):
+    """A metric: options in the constructor, then `compute`.
+
+    To write one, subclass this, set `name`, `keys` and `summary`, and implement `score_examples` and
+    `signature_fields`. Optional hooks: `statistics` for what is counted over the whole corpus (idf),
+    `requests` to share encoder passes with other metrics, `explain`.
+    """
+
+    name: ClassVar[str]
+    summary: ClassVar[str]
+    """One line for `summarily metrics`."""
+    needs: ClassVar[str] = "nothing beyond the core install"
+    """What the light preset needs, in words."""
+    citation: ClassVar[str] = ""
+
+    preset: str = "light"
+
+    def check(self) -> None:
+        """Raise `MissingRequirement` if a package or weight is not here, without loading it."""
+
+    @property
+    @abstractmethod
+    def keys(self) -> tuple[str, ...]:
+        """The names of the values, the main score first."""
+
+    @abstractmethod
+    def signature_fields(self, statistics: Any) -> dict[str, Any]:
+        """Everything that changes the numbers, in the order it is shown."""
+
+    @abstractmethod
+    def score_examples(self, examples: Sequence[Example], statistics: Any) -> Values:
+        """Score some examples. Must not depend on which other examples are in the call."""
+
+    def statistics(self, examples: Sequence[Example]) -> Any:
+        """What has to be known about the whole corpus before any example is scored, such as idf."""
+        return None
+
+    def requests(self, examples: Sequence[Example]) -> list[Any]:
+        """The encoder passes that `score_examples` will want, so that metrics can share them."""
+        return []
+
+    def explain(
+        self, prediction: str, references: Any, source: str | None = None, statistics: Any = None
+    ) -> dict[str, Any]:
+        """Why this prediction scores what it scores."""
+        raise InputError(f"{self.name} has no explanation.")
+
+    def signature(self, statistics: Any = None) -> Signature:
+        return Signature(self.name, self.signature_fields(statistics))
+
+    def compute(
+        self, predictions: Any, references: Any, sources: Any = None, confidence: float | None = None
+    ) -> Score:
+        """Score `predictions` against `references` (one each, or a list of them each)."""
+        return self.state(predictions, references, sources).score(confidence)
+
+    def state(self, predictions: Any, references: Any, sources: Any = None) -> State:
+        """What has been seen so far; states add up (`a + b`), and `state.score()` is the result."""
+        return State(self, make_examples(predictions, references, sources))
+
+    def reward(self, completions: Sequence[str], references: Sequence[Any], **columns: Any) -> list[float]:
+        """The main score of each completion: a reward for reinforcement learning."""
+        score = self.compute(completions, references, columns.get("sources"))
+        return score.per_example[score.main]
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.name!r}, preset={self.preset!r})"
+
+
+@dataclass
+class State:
+    """The examples a metric has been given, mergeable across processes, shards and batches."""
+
+    metric: Metric
+    examples: list[Example] = field(default_factory=list)
+
+    def add(self, predictions: Any, references: Any, sources: Any = None) -> None:
+        self.examples += make_examples(predictions, references, sources)
+
+    def __add__(self, other: State) -> State:
+        if not isinstance(other, State):
+            return NotImplemented
+        # Statistics are counted at the end, so the signatures compared here are those of the options alone.
+        mine, theirs = self.metric.signature(), other.metric.signature()
+        if mine != theirs:
+            raise InputError(f"states of differently configured metrics do not add up:\n{mine}\n{theirs}")
+        return State(self.metric, self.examples + other.examples)
+
+    def score(self, confidence: float | None = None) -> Score:
+        from summarily.metrics.scorecard import score_examples
+
+        return score_examples([self.metric], self.examples, confidence=confidence, progress=False)[
+            self.metric.name
+        ]

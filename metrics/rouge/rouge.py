@@ -1,0 +1,7 @@
+"""ROUGE as an `evaluate` module: `evaluate.load("summarily/rouge")`."""
+
+from summarily.metrics import evaluate_module
+
+
+class Rouge(evaluate_module.EvaluateModule):
+    metric_name = "rouge"

@@ -1,0 +1,57 @@
+"""Summarily: metrics that agree with human readers, and summarizers for long documents.
+
+>>> import summarily
+>>> summarily.score(["a cat sat"], ["the cat sat"], metrics="rouge")["rouge"].mean["rouge1"]
+0.6666666666666666
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+from summarily.registration import register, register_on_import
+from summarily.version import __version__
+
+if TYPE_CHECKING:
+    from summarily.metrics.hooks import compute_metrics, reward
+    from summarily.metrics.scorecard import Comparison, Scorecard, compare, score
+    from summarily.sample import load_sample
+
+_WHERE = {
+    "score": "summarily.metrics.scorecard",
+    "compare": "summarily.metrics.scorecard",
+    "Scorecard": "summarily.metrics.scorecard",
+    "Comparison": "summarily.metrics.scorecard",
+    "compute_metrics": "summarily.metrics.hooks",
+    "reward": "summarily.metrics.hooks",
+    "load_sample": "summarily.sample",
+}
+
+__all__ = [
+    "Comparison",
+    "Scorecard",
+    "__version__",
+    "compare",
+    "compute_metrics",
+    "load_sample",
+    "register",
+    "reward",
+    "score",
+]
+
+
+def __getattr__(name: str) -> Any:
+    """Import what is asked for, when it is asked for: `import summarily` itself stays light."""
+    if name in _WHERE:
+        value = getattr(importlib.import_module(_WHERE[name]), name)
+        globals()[name] = value
+        return value
+    raise AttributeError(f"module 'summarily' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)
+
+
+register_on_import()

@@ -1,0 +1,113 @@
+"""Places our `evaluate` modules where `evaluate.load` looks when the Hub does not have the name.
+
+`evaluate` keeps modules it has loaded under `<HF modules cache>/evaluate_modules/metrics/<name>/<hash>/` and
+falls back to them; we put ours there. Registering is idempotent, atomic, safe under concurrent processes, and
+does not import `evaluate`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import logging
+import os
+import shutil
+import sys
+import tempfile
+from pathlib import Path
+
+from summarily.version import __version__
+
+logger = logging.getLogger(__name__)
+
+# The Hub's own `evaluate` modules; a bare name would never reach ours while online.
+OWNED_BY_THE_HUB = frozenset({"rouge", "bertscore", "bleurt"})
+
+
+def modules_cache() -> Path:
+    """The folder that `evaluate` imports dynamic modules from, found the way `evaluate.config` finds it."""
+    config = sys.modules.get("evaluate.config")
+    if config is not None:
+        return Path(config.HF_MODULES_CACHE)
+    cache = os.environ.get("XDG_CACHE_HOME", "~/.cache")
+    home = os.path.expanduser(os.environ.get("HF_HOME", os.path.join(cache, "huggingface")))
+    return Path(os.environ.get("HF_MODULES_CACHE", os.path.join(home, "modules")))
+
+
+def register(cache: str | os.PathLike[str] | None = None) -> list[str]:
+    """Register all metrics with `evaluate`; returns the names that `evaluate.load` now understands.
+
+    Args:
+        cache: the modules cache to register in; by default the one `evaluate` uses.
+
+    Raises:
+        OSError: the folder cannot be written; the message says what to do.
+    """
+    from summarily import metrics as package
+
+    folder_of_metrics = Path(package.__path__[0])
+    root = Path(cache) if cache is not None else modules_cache()
+    names: list[str] = []
+    try:
+        metrics = root / "evaluate_modules" / "metrics"
+        metrics.mkdir(parents=True, exist_ok=True)
+        for folder in (root, metrics.parent, metrics):
+            _touch(folder / "__init__.py")
+        for name in package.METRICS:
+            script = (folder_of_metrics / name / f"{name}.py").read_bytes()
+            _place(script, name, metrics / f"summarily--{name}")
+            names.append(f"summarily/{name}")
+            if name not in OWNED_BY_THE_HUB:
+                _place(script, name, metrics / f"evaluate-metric--{name}")
+                names.append(name)
+    except OSError as error:
+        raise OSError(
+            error.errno,
+            f"cannot register the metrics with evaluate in {root} ({error.strerror}); metrics still work through "
+            f"summarily.score. Set HF_MODULES_CACHE to a folder you can write, then run `summarily register`",
+        ) from error
+    return names
+
+
+def register_on_import() -> None:
+    """Register quietly; a cache that cannot be written is worth a log line, not an exception."""
+    if os.environ.get("SUMMARILY_REGISTER", "1") == "0":
+        return
+    try:
+        register()
+    except OSError as error:
+        logger.warning("%s", error.strerror)
+
+
+def _touch(path: Path) -> None:
+    with contextlib.suppress(FileExistsError):
+        path.open("x").close()
+
+
+def _place(script: bytes, name: str, folder: Path) -> None:
+    """Make `folder/<hash>/<name>.py` exist and be the newest of its versions."""
+    digest = hashlib.sha256(script + __version__.encode()).hexdigest()
+    target = folder / digest / f"{name}.py"
+    if not target.exists():
+        folder.mkdir(exist_ok=True)
+        _touch(folder / "__init__.py")
+        temporary = Path(tempfile.mkdtemp(dir=folder, prefix=".new-"))
+        try:
+            (temporary / f"{name}.py").write_bytes(script)
+            _touch(temporary / "__init__.py")
+            temporary.chmod(0o755)
+            # A process that was faster has put the same bytes there.
+            with contextlib.suppress(OSError):
+                temporary.rename(target.parent)
+            if not target.exists():
+                raise OSError(5, f"could not create {target.parent}")
+        finally:
+            shutil.rmtree(temporary, ignore_errors=True)
+    _make_newest(target, folder)
+
+
+def _make_newest(target: Path, folder: Path) -> None:
+    """`evaluate` takes the version modified last."""
+    others = [path.stat().st_mtime for path in folder.glob(f"*/{target.name}") if path != target]
+    if others and max(others) >= target.stat().st_mtime:
+        os.utime(target, (max(others) + 1, max(others) + 1))
