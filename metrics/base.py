@@ -68,10 +68,8 @@ def _text(where: str, value: Any) -> str:
 
 def _references(row: int, value: Any) -> tuple[str, ...]:
     where = f"references[{row}]"
-    if (
-        isinstance(value, (list, tuple))
-        or type(value).__module__ == "numpy"
-        and getattr(value, "ndim", 0) == 1
+    if isinstance(value, (list, tuple)) or (
+        type(value).__module__ == "numpy" and getattr(value, "ndim", 0) == 1
     ):
         if len(value) == 0:
             raise InputError(f"{where} is an empty list; give at least one reference or drop the row.")
@@ -296,7 +294,7 @@ class Metric(ABC):
 
     preset: str = "light"
 
-    def check(self) -> None:
+    def check(self) -> None:  # noqa: B027 (a hook with a default, not a forgotten abstract method)
         """Raise `MissingRequirement` if a package or weight is not here, without loading it."""
 
     @property

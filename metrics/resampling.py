@@ -56,7 +56,7 @@ def mean_intervals(
     _check(confidence, n)
     w = np.ones(n) if weights is None else np.asarray(weights, dtype=np.float64)
     if not w.any():
-        return {key: (0.0, 0.0) for key in columns}
+        return dict.fromkeys(columns, (0.0, 0.0))
     mean = w @ values / w.sum()
     # Standard error of a ratio of sums, linearised; for equal weights it is the usual one.
     error = np.sqrt((w**2) @ (values - mean) ** 2) / w.sum()

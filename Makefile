@@ -1,0 +1,51 @@
+# make demo   install and score the bundled sample with every metric that runs offline
+# make test   install everything and run the test suite
+# make lint   ruff and mypy;  make bench  our speed beside the peers';  make slow  what takes minutes
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+INSTALL := $(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt
+# One thread per process: scores repeat, and two test processes do not fight over two cores.
+THREADS := OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 TOKENIZERS_PARALLELISM=false
+BENCHMARKS := $(filter-out __init__ timing,$(basename $(notdir $(wildcard tests/benchmarks/*.py))))
+
+.PHONY: demo test lint types bench slow clean
+
+demo: $(VENV)/demo.installed
+	$(BIN)/summarily score --sample
+	$(BIN)/summarily compare --sample --no-signatures
+
+test: $(VENV)/all.installed
+	$(THREADS) $(BIN)/python -m pytest -n 2 --dist loadfile
+
+slow: $(VENV)/all.installed
+	$(THREADS) $(BIN)/python -m pytest -m slow
+
+lint: $(VENV)/all.installed types
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+# The type checker wants to see the package as it installs: links stand in for the mapping in setup.cfg.
+types: $(VENV)/all.installed
+	rm -rf build/types && mkdir -p build/types/summarily
+	ln -s $(CURDIR)/summarily/*.py $(CURDIR)/metrics $(CURDIR)/modeling build/types/summarily/
+	cd build/types && $(CURDIR)/$(BIN)/mypy --config-file $(CURDIR)/setup.cfg -p summarily
+
+bench: $(VENV)/all.installed
+	@for name in $(BENCHMARKS); do $(THREADS) $(BIN)/python -m tests.benchmarks.$$name || exit 1; done
+
+$(VENV)/bin/pip:
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet --disable-pip-version-check --upgrade pip setuptools
+
+$(VENV)/demo.installed: $(VENV)/bin/pip setup.cfg constraints.txt
+	$(INSTALL) --editable ".[offline]"
+	touch $@
+
+$(VENV)/all.installed: $(VENV)/bin/pip setup.cfg constraints.txt
+	$(INSTALL) --editable ".[all]"
+	touch $@
+
+clean:
+	rm -rf $(VENV) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

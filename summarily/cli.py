@@ -1,0 +1,335 @@
+"""The command `summarily`."""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import importlib
+import os
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+from summarily.version import __version__
+
+_DESCRIPTION = """\
+Score summaries with metrics that agree with human readers, and compare systems.
+
+examples:
+  summarily score --sample                                    the bundled sample, every metric that runs here
+  summarily score --predictions out.txt --references ref.txt  one text per line
+  summarily score outputs.jsonl --metrics rouge,sms           columns "prediction" and "reference"
+  summarily compare --systems A=a.txt B=b.txt --references ref.txt
+  accelerate launch -m summarily score outputs.jsonl          the same numbers, on several processes
+"""
+
+_INPUT_HELP = """\
+a table (jsonl, csv, tsv or parquet, also gzipped) or the name of a data set; or leave it out and give text files"""
+
+# Sub-commands that live with what they run: module and the name it adds.
+_EXTENSIONS = {
+    "train": "summarily.modeling.training.cli",
+}
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command; returns the exit code (2 for bad input)."""
+    from summarily.metrics.base import InputError, MissingRequirement
+
+    arguments = list(sys.argv[1:] if arguments is None else arguments)
+    options = _parser(arguments).parse_args(arguments)
+    try:
+        return options.run(options) or 0
+    except (InputError, MissingRequirement) as error:
+        return _fail(str(error))
+    except BrokenPipeError:
+        # The reader of our output (head, less) has seen enough.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 141
+    except KeyboardInterrupt:
+        print("summarily: interrupted", file=sys.stderr)
+        return 130
+    except OSError as error:
+        print(
+            f"summarily: {error.strerror or error}{f': {error.filename}' if error.filename else ''}",
+            file=sys.stderr,
+        )
+        return 2
+
+
+def _parser(arguments: Sequence[str]) -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="summarily", description=_DESCRIPTION, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--version", action="version", version=f"summarily {__version__}")
+    commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
+    _add_score(commands)
+    _add_compare(commands)
+    command = commands.add_parser("metrics", help="list the metrics, what each measures and needs")
+    command.set_defaults(run=_metrics)
+    command = commands.add_parser("register", help="make the metrics known to evaluate.load")
+    command.set_defaults(run=_register)
+    for name, module in _EXTENSIONS.items():
+        # Only the command that is asked for is imported, so that the others answer at once.
+        extension = importlib.import_module(module) if name in arguments[:1] else None
+        if extension is not None:
+            extension.add_parser(commands)
+        else:
+            commands.add_parser(name, help=_EXTENSION_HELP[name])
+    return parser
+
+
+_EXTENSION_HELP = {"train": "train a summarizer from a recipe"}
+
+
+def _add_score(commands: Any) -> None:
+    parser = commands.add_parser(
+        "score",
+        help="score predictions against references",
+        description="Score predictions against references, with confidence intervals and signatures.",
+    )
+    _add_inputs(parser)
+    parser.add_argument("--predictions", metavar="FILE", help="text file, one prediction per line")
+    parser.add_argument(
+        "--prediction-column", default="prediction", metavar="NAME", help="default: %(default)s"
+    )
+    parser.add_argument(
+        "--sample",
+        nargs="?",
+        const="good",
+        choices=["good", "mediocre", "broken"],
+        help="score the bundled sample; which of its systems (default: good)",
+    )
+    parser.set_defaults(run=_score)
+
+
+def _add_compare(commands: Any) -> None:
+    parser = commands.add_parser(
+        "compare",
+        help="compare systems on the same references",
+        description="Compare systems: scores with intervals, a ranking, and paired tests of every pair.",
+    )
+    _add_inputs(parser)
+    parser.add_argument(
+        "--systems",
+        nargs="+",
+        metavar="NAME[=FILE]",
+        help="columns of the table, or NAME=FILE for text files with one prediction per line",
+    )
+    parser.add_argument(
+        "--sample", action="store_true", help="compare the three systems of the bundled sample"
+    )
+    parser.set_defaults(run=_compare)
+
+
+def _add_inputs(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("data", nargs="?", help=_INPUT_HELP)
+    parser.add_argument(
+        "--references", nargs="+", metavar="FILE", help="text files; several give several references per line"
+    )
+    parser.add_argument("--sources", metavar="FILE", help="text file of source documents")
+    parser.add_argument(
+        "--reference-column", default="reference", metavar="NAME", help="default: %(default)s"
+    )
+    parser.add_argument(
+        "--source-column", default="source", metavar="NAME", help="default: %(default)s, if there"
+    )
+    parser.add_argument("--split", default="test", help="split of a data set by name (default: %(default)s)")
+    parser.add_argument("--config", help="configuration of a data set by name")
+    parser.add_argument(
+        "--metrics",
+        default="all",
+        help='comma-separated names, or "all" that can run here (default: %(default)s)',
+    )
+    parser.add_argument("--preset", default="light", choices=["light", "paper"], help="default: %(default)s")
+    parser.add_argument(
+        "--set",
+        action="append",
+        default=[],
+        metavar="METRIC.OPTION=VALUE",
+        help="an option of a metric, such as rouge.stemmer=True",
+    )
+    parser.add_argument(
+        "--confidence", type=float, default=0.95, help="of the intervals (default: %(default)s)"
+    )
+    parser.add_argument("--no-signatures", action="store_true", help="leave the signatures out of the table")
+    parser.add_argument(
+        "--json", metavar="FILE", help="write everything, per-example values included, to FILE"
+    )
+
+
+# --- commands ---------------------------------------------------------------------------------------------
+
+
+def _score(options: argparse.Namespace) -> int:
+    from summarily.metrics.scorecard import score
+
+    references, sources, table = _references(options)
+    if options.sample:
+        predictions = table[options.sample]
+    elif options.predictions:
+        predictions = _lines(options.predictions)
+    elif options.data:
+        from summarily.inputs import column
+
+        predictions = column(table, options.prediction_column)
+    else:
+        raise _bad(
+            "give --predictions FILE with --references FILE, a table, or --sample; see summarily score --help"
+        )
+    confidence = options.confidence if len(predictions) > 1 else None
+    card = score(
+        predictions,
+        references,
+        sources,
+        metrics=_selection(options),
+        preset=options.preset,
+        confidence=confidence,
+        distributed=True,
+    )
+    _report(card, options)
+    return 0
+
+
+def _compare(options: argparse.Namespace) -> int:
+    from summarily.metrics.scorecard import compare
+
+    references, sources, table = _references(options)
+    if options.sample:
+        from summarily.sample import SYSTEMS
+
+        systems = {name: table[name] for name in SYSTEMS}
+    else:
+        systems = _systems(options.systems or [], table)
+    result = compare(
+        systems,
+        references,
+        sources,
+        metrics=_selection(options),
+        preset=options.preset,
+        confidence=options.confidence,
+        distributed=True,
+    )
+    _report(result, options)
+    return 0
+
+
+def _metrics(options: argparse.Namespace) -> int:
+    from summarily.metrics import METRICS, load, metric_class
+    from summarily.metrics.base import MissingRequirement
+    from summarily.metrics.tables import format_table
+
+    rows = []
+    for name in METRICS:
+        metric = metric_class(name)
+        try:
+            load(name).check()
+            ready = "yes"
+        except MissingRequirement as error:
+            ready = f"no: {error}"
+        rows.append([name, metric.summary, metric.needs, ready])
+    print(format_table(["metric", "what it measures", "needs (light preset)", "runs here"], rows))
+    return 0
+
+
+def _register(options: argparse.Namespace) -> int:
+    from summarily.registration import modules_cache, register
+
+    names = register()
+    print(f"evaluate.load now knows: {', '.join(names)}\n(registered in {modules_cache()})")
+    return 0
+
+
+# --- inputs -----------------------------------------------------------------------------------------------
+
+
+def _bad(message: str) -> Exception:
+    from summarily.metrics.base import InputError
+
+    return InputError(message)
+
+
+def _lines(path: str) -> list[str]:
+    from summarily.inputs import read_lines
+
+    return read_lines(path)
+
+
+def _references(options: argparse.Namespace) -> tuple[list[Any], list[Any] | None, dict[str, list[Any]]]:
+    """References, sources, and the table they came from (empty for text files)."""
+    if options.sample:
+        from summarily.sample import load_sample
+
+        rows = load_sample()
+        table = {name: [row[name] for row in rows] for name in rows[0]}
+        return table["references"], table["source"], table
+    if options.data:
+        from summarily.inputs import column, read_table
+
+        table = read_table(options.data, options.split, options.config)
+        names = [options.reference_column]
+        if options.reference_column == "reference":
+            names.append("references")
+        asked = options.source_column != "source"
+        return column(table, *names) or [], column(table, options.source_column, optional=not asked), table
+    if not options.references:
+        raise _bad("give --references FILE [FILE ...], a table, or --sample; see --help")
+    files = [_lines(path) for path in options.references]
+    for path, lines in zip(options.references, files, strict=True):
+        if len(lines) != len(files[0]):
+            raise _bad(f"{path} has {len(lines)} lines but {options.references[0]} has {len(files[0])}.")
+    sources = _lines(options.sources) if options.sources else None
+    return [list(texts) for texts in zip(*files, strict=True)], sources, {}
+
+
+def _systems(names: Sequence[str], table: dict[str, list[Any]]) -> dict[str, list[Any]]:
+    from summarily.inputs import column
+
+    systems: dict[str, list[Any]] = {}
+    for entry in names:
+        name, equals, path = entry.partition("=")
+        systems[name] = _lines(path) if equals else (column(table, name) or [])
+    if len(systems) < 2:
+        raise _bad("--systems needs at least two of NAME=FILE, or of the table's columns.")
+    return systems
+
+
+def _selection(options: argparse.Namespace) -> Any:
+    """What `--metrics` and `--set` ask for, as `summarily.score` takes it."""
+    settings: dict[str, dict[str, Any]] = {}
+    for entry in options.set:
+        left, equals, value = entry.partition("=")
+        metric, dot, option = left.partition(".")
+        if not equals or not dot:
+            raise _bad(f"--set {entry}: expected METRIC.OPTION=VALUE, such as rouge.stemmer=True.")
+        settings.setdefault(metric, {})[option] = _literal(value)
+    if options.metrics == "all":
+        if settings:
+            raise _bad("--set needs --metrics to name the metrics.")
+        return "all"
+    names = [name.strip() for name in options.metrics.split(",") if name.strip()]
+    unknown = sorted(set(settings) - set(names))
+    if unknown:
+        raise _bad(f"--set {unknown[0]}...: {unknown[0]} is not among --metrics {options.metrics}.")
+    return {name: settings.get(name, {}) for name in names}
+
+
+def _literal(text: str) -> Any:
+    try:
+        return ast.literal_eval({"true": "True", "false": "False", "none": "None"}.get(text.lower(), text))
+    except (ValueError, SyntaxError):
+        return text
+
+
+def _report(result: Any, options: argparse.Namespace) -> None:
+    """Print and write, once even when several processes have worked."""
+    if not _main_process():
+        return
+    print(result.table(signatures=not options.no_signatures))
+    if options.json:
+        result.to_json(options.json)
+        print(f"\nwritten to {options.json}")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,124 @@
+"""Reading what the command line is given: text files, jsonl/csv/parquet tables, or a `datasets` name."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import IO, Any
+
+from summarily.metrics.base import InputError
+
+TABLE_ENDINGS = (".jsonl", ".json", ".csv", ".tsv", ".parquet")
+
+
+def _ending(path: Path) -> str:
+    return Path(path.stem).suffix if path.suffix == ".gz" else path.suffix
+
+
+def _open(path: Path) -> IO[str]:
+    if path.suffix == ".gz":
+        return gzip.open(path, "rt", encoding="utf-8", newline="")
+    return path.open(encoding="utf-8", newline="")
+
+
+def read_lines(path: str) -> list[str]:
+    """One text per line; only line feeds end a line, so every other character may stand in a text."""
+    file = Path(path)
+    if not file.is_file():
+        raise InputError(f"there is no file {path}.")
+    try:
+        with _open(file) as stream:
+            text = stream.read()
+    except UnicodeDecodeError as error:
+        raise InputError(f"{path} is not UTF-8 (byte {error.start}); convert it first.") from None
+    lines = text.replace("\r\n", "\n").split("\n")
+    return lines[:-1] if lines[-1] == "" else lines
+
+
+def read_table(name: str, split: str = "test", config: str | None = None) -> dict[str, list[Any]]:
+    """The columns of a jsonl, csv, tsv or parquet file (also gzipped), or of a data set by name.
+
+    Example:
+        >>> import tempfile, pathlib
+        >>> file = pathlib.Path(tempfile.mkdtemp()) / "a.csv"
+        >>> _ = file.write_text("prediction,reference\\na cat,the cat\\n")
+        >>> read_table(str(file))
+        {'prediction': ['a cat'], 'reference': ['the cat']}
+    """
+    path = Path(name)
+    if path.is_file():
+        return _read_file(path)
+    if _ending(path) in TABLE_ENDINGS or path.exists():
+        raise InputError(f"there is no file {name}.")
+    return _read_dataset(name, split, config)
+
+
+def _read_file(path: Path) -> dict[str, list[Any]]:
+    ending = _ending(path)
+    if ending in (".jsonl", ".json"):
+        return _columns(_json_rows(path))
+    if ending in (".csv", ".tsv"):
+        csv.field_size_limit(1 << 30)
+        with _open(path) as stream:
+            reader = csv.DictReader(stream, delimiter="\t" if ending == ".tsv" else ",")
+            rows = list(reader)
+        for number, row in enumerate(rows):
+            if None in row or None in row.values():
+                raise InputError(f"{path}, row {number}: expected {len(reader.fieldnames or [])} fields.")
+        return _columns(rows)
+    if ending == ".parquet":
+        import pandas
+
+        return pandas.read_parquet(path).to_dict(orient="list")
+    raise InputError(
+        f"{path}: unknown kind of file; expected one of {', '.join(TABLE_ENDINGS)} (or --predictions)."
+    )
+
+
+def _json_rows(path: Path) -> list[dict[str, Any]]:
+    rows = []
+    with _open(path) as stream:
+        for number, line in enumerate(stream, start=1):
+            if not line.strip():
+                continue
+            try:
+                row = json.loads(line)
+            except json.JSONDecodeError as error:
+                raise InputError(
+                    f"{path}, line {number} is not JSON: {error.msg} at column {error.colno}."
+                ) from None
+            if not isinstance(row, dict):
+                raise InputError(
+                    f"{path}, line {number} is a {type(row).__name__}; expected an object with columns."
+                )
+            rows.append(row)
+    return rows
+
+
+def _columns(rows: Sequence[dict[str, Any]]) -> dict[str, list[Any]]:
+    names = list(dict.fromkeys(name for row in rows for name in row))
+    return {name: [row.get(name) for row in rows] for name in names}
+
+
+def _read_dataset(name: str, split: str, config: str | None) -> dict[str, list[Any]]:
+    import datasets
+
+    try:
+        return datasets.load_dataset(name, config, split=split).to_dict()
+    except Exception as error:
+        # What `datasets` raises for a missing, private or unreachable data set differs by version.
+        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise InputError(f"{name} is neither a file nor a data set that can be loaded: {reason}") from error
+
+
+def column(table: dict[str, list[Any]], *names: str, optional: bool = False) -> list[Any] | None:
+    """The first of `names` that the table has."""
+    for name in names:
+        if name in table:
+            return table[name]
+    if optional:
+        return None
+    raise InputError(f"there is no column {names[0]!r}; the columns are: {', '.join(table) or 'none'}.")
