@@ -47,14 +47,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 141
     except KeyboardInterrupt:
-        print("summarily: interrupted", file=sys.stderr)
-        return 130
+        return _fail("interrupted", 130)
     except OSError as error:
-        print(
-            f"summarily: {error.strerror or error}{f': {error.filename}' if error.filename else ''}",
-            file=sys.stderr,
-        )
-        return 2
+        return _fail(f"{error.strerror or error}{f': {error.filename}' if error.filename else ''}")
+
+
+def _main_process() -> bool:
+    return int(os.environ.get("RANK", "0")) == 0
+
+
+def _fail(message: str, code: int = 2) -> int:
+    if _main_process():
+        print(f"summarily: {message}", file=sys.stderr)
+    return code
 
 
 def _parser(arguments: Sequence[str]) -> argparse.ArgumentParser:
