@@ -1,0 +1,51 @@
+"""The one list that a metric joins to be held to the shared invariance and bad-input suites."""
+
+from __future__ import annotations
+
+import functools
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from summarily.metrics import Metric, load
+from summarily.sample import SYSTEMS, load_sample
+
+TOLERANCE = 1e-6
+
+# Name of the metric: the options it is tested with, or a function that prepares them.
+CASES: dict[str, dict[str, Any] | Callable[[], dict[str, Any]]] = {
+    "rouge": {},
+}
+
+
+def options_of(name: str) -> dict[str, Any]:
+    options = CASES[name]
+    return options() if callable(options) else options
+
+
+def make(name: str) -> Metric:
+    return load(name, **options_of(name))
+
+
+def forget() -> None:
+    """Drop everything encoded so far, so that a second score is computed and not remembered."""
+
+
+@functools.cache
+def corpus() -> tuple[list[str], list[list[str]], list[str]]:
+    """Predictions of all three sample systems, references and sources, with odd ones among them."""
+    predictions, references, sources = [], [], []
+    for row, system in zip(load_sample()[:12], SYSTEMS * 4, strict=True):
+        predictions.append(row[system])
+        references.append(row["references"])
+        sources.append(row["source"])
+    predictions += ["", "of the and", "Snow fell.", "Snow fell."]
+    references += [["Snow fell in Oslo."], ["Snow fell in Oslo."], ["Snow fell in Oslo.", "It snowed."], ["Snow fell."]]
+    sources += ["Snow fell in Oslo on Monday."] * 4
+    return predictions, references, sources
+
+
+@functools.cache
+def scratch() -> Path:
+    return Path(tempfile.mkdtemp(prefix="summarily-suite-"))

@@ -1,0 +1,161 @@
+"""No score depends on the order, batch size, duplicates, padding, processes, or on how it was collected."""
+
+from __future__ import annotations
+
+import json
+import os
+import pickle
+import random
+import subprocess
+import sys
+
+import evaluate
+import pytest
+
+from summarily.metrics import METRICS, scorecard
+from summarily.metrics.base import Score
+from tests.metrics.suite import CASES, TOLERANCE, corpus, forget, make, options_of, scratch
+
+every_metric = pytest.mark.parametrize("name", CASES)
+
+
+def close(a: list[float], b: list[float]) -> bool:
+    return len(a) == len(b) and all(abs(x - y) <= TOLERANCE for x, y in zip(a, b, strict=True))
+
+
+def same(a: Score, b: Score) -> None:
+    assert a.per_example.keys() == b.per_example.keys()
+    for key in a.per_example:
+        assert close(a.per_example[key], b.per_example[key]), key
+    assert str(a.signature) == str(b.signature)
+
+
+def fresh(name, *inputs) -> Score:
+    forget()
+    return make(name).compute(*inputs)
+
+
+def test_every_metric_is_held_to_the_suites():
+    assert set(CASES) == set(METRICS)
+
+
+@every_metric
+def test_score_does_not_depend_on_order(name):
+    predictions, references, sources = corpus()
+    order = list(range(len(predictions)))
+    random.Random(5).shuffle(order)
+    straight = fresh(name, predictions, references, sources)
+    shuffled = fresh(name, *([column[i] for i in order] for column in (predictions, references, sources)))
+    for key, values in straight.per_example.items():
+        assert close([values[i] for i in order], shuffled.per_example[key]), key
+    assert len(set(straight.per_example[straight.main])) > 3, "a constant score would pass every test here"
+
+
+@every_metric
+@pytest.mark.parametrize("size", [1, 3])
+def test_score_does_not_depend_on_batch_size_or_padding(name, size, monkeypatch):
+    whole = fresh(name, *corpus())
+    monkeypatch.setattr(scorecard, "CHUNK_EXAMPLES", size)
+    same(whole, fresh(name, *corpus()))
+
+
+@every_metric
+def test_duplicates_score_alike(name):
+    predictions, references, sources = corpus()
+    forget()
+    score = make(name).compute(predictions * 2, references * 2, sources * 2)
+    n = len(predictions)
+    for values in score.per_example.values():
+        assert close(values[:n], values[n:])
+
+
+@every_metric
+def test_states_merge(name):
+    columns = corpus()
+    metric = make(name)
+    parts = [metric.state(*(column[cut] for column in columns)) for cut in (slice(0, 5), slice(5, 6), slice(6, None))]
+    same(metric.compute(*columns), (parts[0] + parts[1] + parts[2]).score())
+
+
+@every_metric
+def test_scores_add_up_when_nothing_is_counted_over_the_corpus(name):
+    columns = corpus()
+    metric = make(name)
+    first, rest = (metric.compute(*(column[cut] for column in columns)) for cut in (slice(0, 5), slice(5, None)))
+    if first.signature != rest.signature:
+        with pytest.raises(ValueError, match="different signatures"):
+            first + rest
+    else:
+        same(metric.compute(*columns), first + rest)
+
+
+@every_metric
+def test_evaluate_module_gives_the_same_by_compute_add_batch_and_add(name):
+    predictions, references, sources = corpus()
+    options = options_of(name)
+    expected = make(name).compute(predictions, references, sources)
+    module = evaluate.load(f"summarily/{name}")
+    by_compute = module.compute(predictions=predictions, references=references, sources=sources, **options)
+    module.add_batch(predictions=predictions[:7], references=references[:7], sources=sources[:7])
+    module.add_batch(predictions=predictions[7:], references=references[7:], sources=sources[7:])
+    by_batch = module.compute(**options)
+    for prediction, reference, source in zip(predictions, references, sources, strict=True):
+        module.add(prediction=prediction, reference=reference, source=source)
+    by_add = module.compute(**options)
+    for result in (by_compute, by_batch, by_add):
+        assert result["signature"] == str(expected.signature)
+        for key, mean in expected.mean.items():
+            assert abs(result[key] - mean) <= TOLERANCE
+            assert close(result[f"{key}_per_example"], expected.per_example[key])
+
+
+@every_metric
+def test_reward_is_the_main_score_and_travels_to_other_processes(name):
+    from summarily.metrics.hooks import reward
+
+    predictions, references, sources = corpus()
+    score = make(name).compute(predictions, references, sources)
+    function = pickle.loads(pickle.dumps(reward(name, **options_of(name))))
+    values = function(predictions, references=references, sources=sources, unused_column=[1])
+    assert all(type(value) is float for value in values)
+    assert close(values, score.per_example[score.main])
+
+
+@every_metric
+def test_every_score_has_an_explanation_that_is_json(name):
+    score = make(name).compute(*corpus())
+    for row in range(len(score)):
+        explanation = score.explain(row)
+        assert isinstance(explanation, dict) and explanation
+        json.dumps(explanation, allow_nan=False)
+
+
+def test_two_processes_print_the_numbers_of_one(tmp_path):
+    predictions, references, sources = corpus()
+    table = tmp_path / "table.jsonl"
+    with table.open("w") as file:
+        for prediction, reference, source in zip(predictions, references, sources, strict=True):
+            file.write(json.dumps({"prediction": prediction, "references": reference, "source": source}) + "\n")
+    arguments = ["-m", "summarily", "score", str(table), "--metrics", ",".join(CASES)]
+    for name in CASES:
+        for option, value in options_of(name).items():
+            arguments += ["--set", f"{name}.{option}={value}"]
+    environment = {**os.environ, "SCRATCH": str(scratch()), "OMP_NUM_THREADS": "1"}
+    alone, together = tmp_path / "alone.json", tmp_path / "together.json"
+    launch = [sys.executable, "-m", "accelerate.commands.launch", "--cpu", "--num_processes", "2"]
+    launch += ["--num_machines", "1", "--mixed_precision", "no", "--dynamo_backend", "no", "--main_process_port", "0"]
+    runs = [
+        subprocess.run(
+            [*command, *arguments, "--json", str(path)], capture_output=True, text=True, env=environment, timeout=300
+        )
+        for command, path in (([sys.executable], alone), (launch, together))
+    ]
+    for run in runs:
+        assert run.returncode == 0, run.stderr
+    assert runs[1].stdout.count("signatures") == 1, "the table is printed once"
+    one, two = (json.loads(path.read_text())["scores"] for path in (alone, together))
+    for name in CASES:
+        assert one[name]["signature"] == two[name]["signature"]
+        assert one[name]["counts"] == two[name]["counts"]
+        for key, values in one[name]["per_example"].items():
+            assert close(values, two[name]["per_example"][key]), (name, key)
