@@ -59,9 +59,13 @@ def word_texts(text: str) -> list[str]:
     return [word.lower() for word in _unicode_word().findall(text)]
 
 
+def _listed(listed: str) -> frozenset[str]:
+    return frozenset(listed.split())
+
+
 # --- stop words -------------------------------------------------------------------------------------------
 
-STOP_WORDS: frozenset[str] = frozenset(
+STOP_WORDS = _listed(
     # articles, demonstratives, quantifiers
     "a an the this that these those such some any each every either neither no none all both few more most "
     "much many several other others another own same only "
@@ -82,7 +86,7 @@ STOP_WORDS: frozenset[str] = frozenset(
     "already always almost quite rather however therefore thus else "
     # pieces that contractions fall into: "don't" is read as "don", "t"
     "s t d m ll re ve ain aren couldn didn doesn don hadn hasn haven isn mightn mustn needn shan shouldn "
-    "wasn weren won wouldn".split()
+    "wasn weren won wouldn"
 )
 """English function words."""
 
@@ -104,24 +108,24 @@ _LAST_TOKEN = re.compile(r"""[^\s"'“”‘’()\[\]]*\Z""")
 _FIRST_WORD = re.compile(r"[^\W\d_]+")
 _HAS_WORD = re.compile(r"\w")
 
-_NEVER_LAST = frozenset(
+_NEVER_LAST = _listed(
     "adm attys brig capt cmdr col cpl det dr fr gen gov hon insp lt maj messrs mlle mme mr mrs ms mt pres prof "
-    "rep reps rev sen sens sgt st supt approx ca cf e.g i.e viz vs".split()
+    "rep reps rev sen sens sgt st supt approx ca cf e.g i.e viz vs"
 )
 """Abbreviations that stand in front of something, as a name: never the end of a sentence."""
 
-_ABBREVIATIONS = frozenset(
+_ABBREVIATIONS = _listed(
     "al apt assn assoc ave bros co corp dept est etc ext feat ft hq inc jan feb mar apr jun jul aug sep sept "
-    "oct nov dec jr sr llc ltd misc mon tue wed thu fri natl orig ph.d rd".split()
+    "oct nov dec jr sr llc ltd misc mon tue wed thu fri natl orig ph.d rd"
 )
 """Abbreviations that may end a sentence, if what follows looks like a beginning."""
 
-_BEFORE_NUMBERS = frozenset("no nos fig figs p pp vol art eq eqs ch chap sect".split())
+_BEFORE_NUMBERS = _listed("no nos fig figs p pp vol art eq eqs ch chap sect")
 
-_STARTERS = frozenset(
+_STARTERS = _listed(
     "a an the this that these those he she it its they we you i his her their our my there here what who when "
     "where why how in on at by for from with after before since during as if although though while however "
-    "but and or so yet then meanwhile also one some many most all both no not".split()
+    "but and or so yet then meanwhile also one some many most all both no not"
 )
 """Words that, after an abbreviation, say that a new sentence has begun."""
 
