@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 Floats = NDArray[np.float64]
+Places = NDArray[np.intp]
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
@@ -64,7 +65,7 @@ def emd(source: ArrayLike, target: ArrayLike, costs: ArrayLike) -> float:
         >>> emd([1, 1], [2], [[0.0], [3.0]])
         1.5
     """
-    return emd_plan(source, target, costs).cost
+    return _transport_matrix(source, target, costs)[0]
 
 
 def emd_plan(source: ArrayLike, target: ArrayLike, costs: ArrayLike) -> Plan:
@@ -74,6 +75,14 @@ def emd_plan(source: ArrayLike, target: ArrayLike, costs: ArrayLike) -> Plan:
         >>> emd_plan([1, 1], [2], [[0.0], [3.0]]).flows[1]
         Flow(source=1, target=0, mass=0.5, distance=3.0)
     """
+    cost, flow, matrix, rows, columns = _transport_matrix(source, target, costs)
+    return Plan(cost, _flows(flow, matrix, rows, columns))
+
+
+def _transport_matrix(
+    source: ArrayLike, target: ArrayLike, costs: ArrayLike
+) -> tuple[float, Floats, Floats, Places, Places]:
+    """The cost, the flow, the costs of the points that have mass, and which rows and columns these are."""
     a, b = np.asarray(source), np.asarray(target)
     matrix = np.asarray(costs, dtype=np.float64)
     if a.ndim != 1 or b.ndim != 1 or matrix.shape != (a.size, b.size):
@@ -85,7 +94,7 @@ def emd_plan(source: ArrayLike, target: ArrayLike, costs: ArrayLike) -> Plan:
     if rows.size < a.size or columns.size < b.size:
         matrix = matrix[np.ix_(rows, columns)]
     cost, flow = _solve(a[rows], b[columns], matrix)
-    return Plan(cost / total, _flows(flow / total, matrix, rows, columns))
+    return cost / total, flow / total, matrix, rows, columns
 
 
 def emd_many(
@@ -132,7 +141,7 @@ class Cloud:
             if mass[i] and merged.setdefault(key, len(first)) == len(first):
                 first.append(i)
         if len(first) < len(keys):
-            kept = mass.nonzero()[0]
+            kept = mass.nonzero()[0].tolist()
             places = np.fromiter((merged[keys[i]] for i in kept), np.intp, len(kept))
             sums = np.zeros(len(first), mass.dtype)
             np.add.at(sums, places, mass[kept])
@@ -168,7 +177,7 @@ def plan(source: Cloud, target: Cloud) -> Plan:
     return Plan(cost, sorted(flows))
 
 
-Moves = tuple[Floats, Floats, NDArray[np.intp], NDArray[np.intp]]
+Moves = tuple[Floats, Floats, Places, Places]
 
 
 def _transport(
@@ -246,7 +255,7 @@ def _solve(source: Floats, target: Floats, costs: Floats) -> tuple[float, Floats
     return max(float(cost), 0.0), flow
 
 
-def _flows(flow: Floats, costs: Floats, rows: NDArray[np.intp], columns: NDArray[np.intp]) -> list[Flow]:
+def _flows(flow: Floats, costs: Floats, rows: Places, columns: Places) -> list[Flow]:
     return [
         Flow(int(rows[i]), int(columns[j]), float(flow[i, j]), float(costs[i, j]))
         for i, j in zip(*flow.nonzero(), strict=True)
