@@ -1,0 +1,91 @@
+"""The models, registered with transformers' auto classes by `import summarily.modeling`.
+
+>>> import summarily.modeling
+>>> from transformers import AutoConfig, AutoModelForSeq2SeqLM
+>>> config = AutoConfig.for_model("summarily-attention-variant", vocab_size=50, hidden_size=16, num_attention_heads=2)
+>>> type(AutoModelForSeq2SeqLM.from_config(config)).__name__
+'AttentionVariantForConditionalGeneration'
+
+A model's code is loaded when it is first used, here or through an auto class.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any, NamedTuple
+
+import transformers
+
+
+class ModelFamily(NamedTuple):
+    """One model folder: `<folder>/configuration_<folder>.py` and `<folder>/modeling_<folder>.py`."""
+
+    folder: str
+    config: str
+    auto_models: dict[str, str]  # transformers' auto class: our class
+    other_models: tuple[str, ...] = ()  # classes to export that no auto class loads
+
+
+# A new model joins with one entry.
+FAMILIES = (
+    ModelFamily(
+        "attention_variants",
+        "AttentionVariantConfig",
+        {
+            "AutoModel": "AttentionVariantModel",
+            "AutoModelForSeq2SeqLM": "AttentionVariantForConditionalGeneration",
+        },
+    ),
+)
+
+
+def _modules_by_name() -> dict[str, str]:
+    modules = {}
+    for family in FAMILIES:
+        folder = f"{__name__}.{family.folder}"
+        modules[family.config] = f"{folder}.configuration_{family.folder}"
+        for name in (*family.auto_models.values(), *family.other_models):
+            modules[name] = f"{folder}.modeling_{family.folder}"
+    return modules
+
+
+_MODULES = _modules_by_name()
+__all__ = sorted(_MODULES)  # noqa: PLE0605
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _MODULES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(importlib.import_module(_MODULES[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_MODULES})
+
+
+class _ModelOnFirstUse:
+    """Stands for a model class in an auto class, and imports its file when transformers asks it for anything."""
+
+    def __init__(self, config_class: type, name: str):
+        self.config_class = config_class
+        self._name = name
+
+    def __getattr__(self, attribute: str) -> Any:
+        if attribute == "_name":  # a copy that has not been filled in yet
+            raise AttributeError(attribute)
+        return getattr(__getattr__(self._name), attribute)
+
+
+def register() -> None:
+    """Make the auto classes of transformers know our models. Runs on import; running it again changes nothing."""
+    for family in FAMILIES:
+        config_class = __getattr__(family.config)
+        transformers.AutoConfig.register(config_class.model_type, config_class, exist_ok=True)
+        for auto_name, model_name in family.auto_models.items():
+            auto_class = getattr(transformers, auto_name)
+            auto_class.register(config_class, _ModelOnFirstUse(config_class, model_name), exist_ok=True)
+
+
+register()

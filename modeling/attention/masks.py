@@ -66,7 +66,9 @@ class AttentionPattern:
 
     def __post_init__(self) -> None:
         if self.mechanism not in MECHANISMS:
-            raise ValueError(f"mechanism={self.mechanism!r} is unknown; choose one of {', '.join(MECHANISMS)}.")
+            raise ValueError(
+                f"mechanism={self.mechanism!r} is unknown; choose one of {', '.join(MECHANISMS)}."
+            )
         for name, least in (
             ("block_length", 1),
             ("width", 0),
