@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import difflib
 import importlib
+import inspect
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -28,6 +29,8 @@ METRICS: dict[str, str] = {
 }
 """Name of the folder: name of the class in its `scorer.py`."""
 
+PRESETS = ("light", "paper")
+
 __all__ = [
     "METRICS",
     "Example",
@@ -44,12 +47,16 @@ __all__ = [
 ]
 
 
+def _did_you_mean(wrong: str, known: Iterable[str]) -> str:
+    known = list(known)
+    close = difflib.get_close_matches(str(wrong), known, n=1)
+    return (f" did you mean {close[0]!r}?" if close else "") + f" Known: {', '.join(known)}."
+
+
 def metric_class(name: str) -> type[Metric]:
     """The class of a metric, imported when asked for."""
     if name not in METRICS:
-        close = difflib.get_close_matches(name, METRICS, n=1)
-        hint = f" Did you mean {close[0]!r}?" if close else ""
-        raise InputError(f"there is no metric {name!r}.{hint} Known: {', '.join(METRICS)}.")
+        raise InputError(f"there is no metric {name!r};{_did_you_mean(name, METRICS)}")
     return getattr(importlib.import_module(f"summarily.metrics.{name}.scorer"), METRICS[name])
 
 
@@ -60,12 +67,14 @@ def load(name: str, preset: str = "light", **options: Any) -> Metric:
         >>> load("rouge").compute(["a cat sat"], ["the cat sat"]).mean["rouge1"]
         0.6666666666666666
     """
-    try:
-        return metric_class(name)(preset=preset, **options)  # type: ignore[call-arg]
-    except TypeError as error:
-        if "unexpected keyword argument" in str(error):
-            raise InputError(f"{name}: {str(error).split(') ')[-1].split('() ')[-1]}.") from None
-        raise
+    kind = metric_class(name)
+    if preset not in PRESETS:
+        raise InputError(f"there is no preset {preset!r}; expected one of {', '.join(PRESETS)}.")
+    known = [option for option in inspect.signature(kind).parameters if option != "preset"]
+    for option in options:
+        if option not in known:
+            raise InputError(f"{name} has no option {option!r};{_did_you_mean(option, known)}")
+    return kind(preset=preset, **options)  # type: ignore[call-arg]
 
 
 def load_all(selection: Any, preset: str = "light") -> tuple[dict[str, Metric], dict[str, str]]:

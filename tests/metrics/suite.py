@@ -41,7 +41,12 @@ def corpus() -> tuple[list[str], list[list[str]], list[str]]:
         references.append(row["references"])
         sources.append(row["source"])
     predictions += ["", "of the and", "Snow fell.", "Snow fell."]
-    references += [["Snow fell in Oslo."], ["Snow fell in Oslo."], ["Snow fell in Oslo.", "It snowed."], ["Snow fell."]]
+    references += [
+        ["Snow fell in Oslo."],
+        ["Snow fell in Oslo."],
+        ["Snow fell in Oslo.", "It snowed."],
+        ["Snow fell."],
+    ]
     sources += ["Snow fell in Oslo on Monday."] * 4
     return predictions, references, sources
 

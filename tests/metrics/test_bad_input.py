@@ -27,7 +27,12 @@ BAD = {
     "transposed references": (["a", "b"], [["a", "b"]], ValueError, r"looks transposed"),
     "nothing": ([], [], ValueError, r"predictions is empty"),
     "no reference in a row": (["a", "b"], ["a", []], ValueError, r"references\[1\] is an empty list"),
-    "a lone surrogate": (["a \ud800 b"], ["a"], ValueError, r"predictions\[0\] has a lone surrogate .* at character 2"),
+    "a lone surrogate": (
+        ["a \ud800 b"],
+        ["a"],
+        ValueError,
+        r"predictions\[0\] has a lone surrogate .* at character 2",
+    ),
 }
 
 ODD = {

@@ -73,7 +73,10 @@ def test_duplicates_score_alike(name):
 def test_states_merge(name):
     columns = corpus()
     metric = make(name)
-    parts = [metric.state(*(column[cut] for column in columns)) for cut in (slice(0, 5), slice(5, 6), slice(6, None))]
+    parts = [
+        metric.state(*(column[cut] for column in columns))
+        for cut in (slice(0, 5), slice(5, 6), slice(6, None))
+    ]
     same(metric.compute(*columns), (parts[0] + parts[1] + parts[2]).score())
 
 
@@ -81,7 +84,9 @@ def test_states_merge(name):
 def test_scores_add_up_when_nothing_is_counted_over_the_corpus(name):
     columns = corpus()
     metric = make(name)
-    first, rest = (metric.compute(*(column[cut] for column in columns)) for cut in (slice(0, 5), slice(5, None)))
+    first, rest = (
+        metric.compute(*(column[cut] for column in columns)) for cut in (slice(0, 5), slice(5, None))
+    )
     if first.signature != rest.signature:
         with pytest.raises(ValueError, match="different signatures"):
             first + rest
@@ -135,7 +140,9 @@ def test_two_processes_print_the_numbers_of_one(tmp_path):
     table = tmp_path / "table.jsonl"
     with table.open("w") as file:
         for prediction, reference, source in zip(predictions, references, sources, strict=True):
-            file.write(json.dumps({"prediction": prediction, "references": reference, "source": source}) + "\n")
+            file.write(
+                json.dumps({"prediction": prediction, "references": reference, "source": source}) + "\n"
+            )
     arguments = ["-m", "summarily", "score", str(table), "--metrics", ",".join(CASES)]
     for name in CASES:
         for option, value in options_of(name).items():
@@ -143,10 +150,23 @@ def test_two_processes_print_the_numbers_of_one(tmp_path):
     environment = {**os.environ, "SCRATCH": str(scratch()), "OMP_NUM_THREADS": "1"}
     alone, together = tmp_path / "alone.json", tmp_path / "together.json"
     launch = [sys.executable, "-m", "accelerate.commands.launch", "--cpu", "--num_processes", "2"]
-    launch += ["--num_machines", "1", "--mixed_precision", "no", "--dynamo_backend", "no", "--main_process_port", "0"]
+    launch += [
+        "--num_machines",
+        "1",
+        "--mixed_precision",
+        "no",
+        "--dynamo_backend",
+        "no",
+        "--main_process_port",
+        "0",
+    ]
     runs = [
         subprocess.run(
-            [*command, *arguments, "--json", str(path)], capture_output=True, text=True, env=environment, timeout=300
+            [*command, *arguments, "--json", str(path)],
+            capture_output=True,
+            text=True,
+            env=environment,
+            timeout=300,
         )
         for command, path in (([sys.executable], alone), (launch, together))
     ]

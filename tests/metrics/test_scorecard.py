@@ -1,0 +1,235 @@
+"""The public face: `score`, `compare` and what they return."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+import summarily
+from summarily.metrics import Metric, Values, load
+from summarily.metrics.base import InputError, MissingRequirement, Score, Signature, make_examples
+from summarily.metrics.cost import Meter
+from summarily.metrics.files import write_atomically
+
+PREDICTIONS = ["a cat sat", "dogs bark at night", "snow fell"] * 4
+REFERENCES = ["the cat sat", "a dog barked", ["snow fell today", "it snowed"]] * 4
+
+
+class Lengths(Metric):
+    """A metric that is easy to predict: the number of characters, pooled by the number of references."""
+
+    name = "lengths"
+    summary = "length"
+    calls: list[int]
+
+    def __init__(self, preset="light", pooled=False):
+        self.pooled = pooled
+        self.calls = []
+
+    keys = ("lengths",)
+
+    def signature_fields(self, statistics):
+        return {"pooled": self.pooled, "longest": statistics}
+
+    def statistics(self, examples):
+        return max(len(example.prediction) for example in examples)
+
+    def score_examples(self, examples, statistics):
+        self.calls.append(len(examples))
+        weights = [float(len(example.references)) for example in examples] if self.pooled else None
+        values = [float(len(example.prediction)) for example in examples]
+        return Values({"lengths": values}, {"seen": len(examples)}, tokens=len(examples), weights=weights)
+
+
+def test_score_is_indexable_and_has_everything_a_score_has():
+    card = summarily.score(PREDICTIONS, REFERENCES, metrics="rouge", confidence=0.9)
+    score = card["rouge"]
+    assert list(score.per_example)[:4] == ["rouge1", "rouge2", "rougeL", "rougeLsum"]
+    assert len(score) == 12 and len(score.per_example["rouge1_recall"]) == 12
+    assert score.mean["rouge1"] == sum(score.per_example["rouge1"]) / 12
+    assert score.interval["rouge1"].low < score.mean["rouge1"] < score.interval["rouge1"].high
+    assert score.interval["rouge1"].confidence == 0.9
+    assert str(score.signature).startswith("rouge|") and str(score.signature).endswith(summarily.__version__)
+    assert score.cost["seconds"] >= 0 and score.cost["tokens"] > 0
+    assert "rouge1" in card.table() and "90% interval" in card.table() and "signatures" in card.table()
+
+
+def test_scorecard_goes_to_json_and_pandas(tmp_path):
+    card = summarily.score(PREDICTIONS, REFERENCES, metrics=["rouge"], confidence=0.95)
+    path = tmp_path / "scores.json"
+    card.to_json(path)
+    loaded = json.loads(path.read_text())["scores"]["rouge"]
+    assert loaded["mean"] == card["rouge"].mean and loaded["per_example"] == card["rouge"].per_example
+    frame = card.to_pandas()
+    assert frame.shape[0] == 12 and list(frame["rouge1"]) == card["rouge"].per_example["rouge1"]
+    assert json.loads(card.to_json()) == card.to_dict()
+
+
+def test_metrics_can_be_labelled_and_configured():
+    card = summarily.score(
+        PREDICTIONS,
+        REFERENCES,
+        metrics={"stemmed": load("rouge", stemmer=True), "rouge": {"types": ["rouge1"]}},
+    )
+    assert card["stemmed"].mean["rouge1"] > card["rouge"].mean["rouge1"], "dogs and dog match when stemmed"
+    assert {"stemmed.rouge1", "rouge.rouge1", "rouge2"} <= set(card.to_pandas().columns)
+
+
+@pytest.mark.parametrize(
+    ("metrics", "message"),
+    [
+        ("rogue", "there is no metric 'rogue'; did you mean 'rouge'"),
+        ([], "metrics is empty"),
+        (["rouge", "rouge"], "asked for twice"),
+        (3, "metrics is a int"),
+        ({"rouge": {"stemer": True}}, "rouge has no option 'stemer'; did you mean 'stemmer'"),
+    ],
+)
+def test_a_wrong_selection_of_metrics_is_an_error_that_helps(metrics, message):
+    with pytest.raises(InputError, match=message):
+        summarily.score(["a"], ["a"], metrics=metrics)
+
+
+def test_all_skips_what_cannot_run_and_says_why(monkeypatch):
+    from summarily.metrics.rouge.scorer import Rouge
+
+    def missing(self):
+        raise MissingRequirement('pip install "something"')
+
+    monkeypatch.setattr("summarily.metrics.METRICS", {"rouge": "Rouge"})
+    assert list(summarily.score(["a"], ["a"])) == ["rouge"]
+    monkeypatch.setattr(Rouge, "check", missing)
+    card = summarily.score(["a"], ["a"], metrics={"lengths": Lengths()})
+    assert not card.skipped
+    with pytest.raises(MissingRequirement):
+        summarily.score(["a"], ["a"], metrics="rouge")
+    from summarily.metrics import load_all
+
+    assert load_all("all") == ({}, {"rouge": 'pip install "something"'})
+
+
+def test_pooled_scores_weigh_examples_and_add_up():
+    metric = Lengths(pooled=True)
+    score = metric.compute(["aa", "aaaa"], [["x"], ["x", "y", "z"]])
+    assert score.mean["lengths"] == (2 * 1 + 4 * 3) / 4
+    other = metric.compute(["aaaa"], [["x", "y"]])
+    both = score + other
+    assert both.mean["lengths"] == (2 * 1 + 4 * 3 + 4 * 2) / 6 and both.counts == {"seen": 3}
+    assert both.cost["tokens"] == 3
+
+
+def test_scores_with_other_corpus_statistics_do_not_add_up_but_states_do():
+    metric = Lengths()
+    with pytest.raises(InputError, match="different signatures"):
+        metric.compute(["aa"], ["x"]) + metric.compute(["aaaa"], ["x"])
+    merged = (metric.state(["aa"], ["x"]) + metric.state(["aaaa"], ["x"])).score()
+    assert str(merged.signature).startswith("lengths|pooled:no|longest:4|")
+    with pytest.raises(InputError, match="differently configured"):
+        metric.state(["a"], ["a"]) + Lengths(pooled=True).state(["a"], ["a"])
+
+
+def test_chunks_are_bounded_and_examples_that_share_references_stand_together():
+    metric = Lengths()
+    order = []
+    original = metric.score_examples
+    metric.score_examples = lambda examples, statistics: (
+        order.extend(e.references[0] for e in examples),
+        original(examples, statistics),
+    )[1]
+    score = metric.compute([str(i) * (i + 1) for i in range(600)], ["x", "y", "z"] * 200)
+    assert max(metric.calls) <= 256 and sum(metric.calls) == 600
+    assert order == ["x"] * 200 + ["y"] * 200 + ["z"] * 200
+    assert score.per_example["lengths"] == [len(str(i) * (i + 1)) for i in range(600)]
+
+
+def test_explanations_are_of_the_right_row_also_after_adding():
+    metric = load("rouge")
+    a, b = metric.compute(["a cat"], ["a cat"]), metric.compute(["a dog", "a cow"], ["no dog", "a cow"])
+    assert (a + b).explain(2) == b.explain(1) == (a + b).explain(-1)
+    with pytest.raises(IndexError, match="row 3 is out of range"):
+        (a + b).explain(3)
+    assert Score("x", {"x": [1.0]}, Signature("x")).per_example
+    with pytest.raises(InputError, match="no longer holds its texts"):
+        Score("x", {"x": [1.0]}, Signature("x")).explain(0)
+
+
+def test_compare_ranks_and_tests_every_pair():
+    references = [
+        "the cat sat on the mat",
+        "a dog barked all night",
+        "snow fell in the north of the country",
+    ] * 6
+    good = ["the cat sat on a mat", "a dog barked at night", "snow fell in the north"] * 6
+    poor = ["cats", "some dog", "weather news in the country"] * 6
+    result = summarily.compare({"poor": poor, "good": good, "again": good}, references, metrics="rouge")
+    assert result.ranking == {"rouge": ["good", "again", "poor"]}
+    pairs = {(pair.first, pair.second): pair for pair in result.pairs}
+    assert set(pairs) == {("poor", "good"), ("poor", "again"), ("good", "again")}
+    worse = pairs["poor", "good"]
+    assert worse.test.difference < 0 and worse.test.p_permutation < 0.01 and worse.test.p_bootstrap < 0.01
+    assert worse.p_holm >= worse.test.p_permutation
+    assert pairs["good", "again"].test.p_permutation == 1
+    table = result.table()
+    assert "good > again > poor" in table and "poor - good" in table
+    assert result.to_pandas().shape[0] == 54
+    assert json.loads(result.to_json())["pairs"][0]["metric"] == "rouge"
+    assert result.cards["good"]["rouge"].explain(1)
+
+
+def test_compare_scores_equal_those_of_score():
+    systems = {"A": PREDICTIONS, "B": PREDICTIONS[::-1]}
+    result = summarily.compare(systems, REFERENCES, metrics="rouge")
+    for name, predictions in systems.items():
+        alone = summarily.score(predictions, REFERENCES, metrics="rouge", confidence=0.95)["rouge"]
+        assert result.cards[name]["rouge"].per_example == alone.per_example
+        assert result.cards[name]["rouge"].interval == alone.interval
+
+
+def test_compare_names_the_system_with_the_bad_row():
+    with pytest.raises(InputError, match=r"system 'B': predictions\[1\] is None"):
+        summarily.compare({"A": ["a", "b"], "B": ["a", None]}, ["a", "b"])
+    with pytest.raises(InputError, match="at least two names"):
+        summarily.compare({"A": ["a"]}, ["a"])
+
+
+def test_inputs_may_be_arrays_columns_and_generators():
+    import datasets
+    import numpy as np
+    import pandas as pd
+
+    table = datasets.Dataset.from_dict({"p": ["a cat"], "r": [["a cat", "b"]]})
+    for predictions, references in (
+        (np.array(["a cat"]), np.array(["a cat"])),
+        (pd.Series(["a cat"]), pd.Series(["a cat"])),
+        (table["p"], table["r"]),
+        ((text for text in ["a cat"]), ("a cat",)),
+    ):
+        (example,) = make_examples(predictions, references)
+        assert example.prediction == "a cat" and type(example.prediction) is str
+        assert example.references[0] == "a cat"
+
+
+def test_sources_must_match_too():
+    with pytest.raises(InputError, match="predictions has 1 rows but sources has 2"):
+        make_examples(["a"], ["a"], ["s", "t"])
+    with pytest.raises(InputError, match=r"sources\[0\] is None"):
+        make_examples(["a"], ["a"], [None])
+
+
+def test_a_failed_write_leaves_the_old_file(tmp_path, monkeypatch):
+    path = tmp_path / "scores.json"
+    write_atomically(path, "old")
+    monkeypatch.setattr(
+        "os.replace", lambda *_: (_ for _ in ()).throw(OSError(28, "No space left on device"))
+    )
+    with pytest.raises(OSError, match="No space left"):
+        write_atomically(path, "new")
+    assert path.read_text() == "old" and list(tmp_path.iterdir()) == [path]
+
+
+def test_meter_sees_memory_and_time():
+    with Meter() as meter:
+        block = bytearray(64 * 1024 * 1024)
+        block[::4096] = b"x" * len(block[::4096])
+    assert meter.peak_memory > 50 * 1024 * 1024 and meter.seconds > 0

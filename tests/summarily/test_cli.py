@@ -1,0 +1,158 @@
+"""The command as its user sees it: tables, files, exit codes, one clear line on bad input."""
+
+from __future__ import annotations
+
+import gzip
+import json
+
+import pytest
+
+from summarily.cli import main
+
+ROWS = [
+    {
+        "prediction": "a cat sat",
+        "other": "a dog",
+        "reference": "the cat sat",
+        "refs": ["the cat sat", "a cat"],
+    },
+    {"prediction": "dogs bark", "other": "no bark", "reference": "dogs bark", "refs": ["dogs bark"]},
+    {"prediction": "snow fell", "other": "rain fell", "reference": "it snowed", "refs": ["it snowed"]},
+]
+
+
+@pytest.fixture
+def tables(tmp_path):
+    """The same rows as jsonl, gzipped jsonl, csv and parquet."""
+    import pandas
+
+    lines = "\n".join(map(json.dumps, ROWS)) + "\n"
+    (tmp_path / "t.jsonl").write_text(lines)
+    with gzip.open(tmp_path / "t.jsonl.gz", "wt") as file:
+        file.write(lines)
+    flat = pandas.DataFrame(ROWS).drop(columns="refs")
+    flat.to_csv(tmp_path / "t.csv", index=False)
+    flat.to_csv(tmp_path / "t.tsv", index=False, sep="\t")
+    pandas.DataFrame(ROWS).to_parquet(tmp_path / "t.parquet")
+    for column in ("prediction", "other", "reference"):
+        (tmp_path / f"{column}.txt").write_text("".join(f"{row[column]}\n" for row in ROWS))
+    return tmp_path
+
+
+def rouge1(path) -> list[float]:
+    return json.loads(path.read_text())["scores"]["rouge"]["per_example"]["rouge1"]
+
+
+@pytest.mark.parametrize("kind", ["jsonl", "jsonl.gz", "csv", "tsv", "parquet"])
+def test_tables_of_every_kind_score_alike(tables, kind, capsys):
+    output = tables / "out.json"
+    assert main(["score", str(tables / f"t.{kind}"), "--metrics", "rouge", "--json", str(output)]) == 0
+    assert rouge1(output) == pytest.approx([2 / 3, 1.0, 0.0])
+    printed = capsys.readouterr().out
+    assert (
+        "rouge1" in printed and "95% interval" in printed and "rouge|" in printed and "written to" in printed
+    )
+
+
+def test_text_files_score_like_tables(tables):
+    output = tables / "out.json"
+    files = ["--predictions", str(tables / "prediction.txt"), "--references", str(tables / "reference.txt")]
+    assert main(["score", *files, "--metrics", "rouge", "--json", str(output)]) == 0
+    assert rouge1(output) == pytest.approx([2 / 3, 1.0, 0.0])
+    several = [*files, str(tables / "prediction.txt")]
+    assert main(["score", *several, "--metrics", "rouge", "--json", str(output)]) == 0
+    assert rouge1(output) == [1.0, 1.0, 1.0], "the second reference file is the prediction itself"
+
+
+def test_columns_and_options_can_be_named(tables, capsys):
+    output = tables / "out.json"
+    columns = ["--prediction-column", "other", "--reference-column", "refs"]
+    settings = ["--set", "rouge.stemmer=true", "--set", "rouge.types=['rouge1']", "--no-signatures"]
+    arguments = ["score", str(tables / "t.jsonl"), "--metrics", "rouge", *columns, *settings]
+    assert main([*arguments, "--json", str(output)]) == 0
+    score = json.loads(output.read_text())["scores"]["rouge"]
+    assert "stemmer:yes" in score["signature"] and "rouge2" not in score["mean"]
+    assert "signatures" not in capsys.readouterr().out
+
+
+def test_only_line_feeds_end_a_line(tmp_path):
+    (tmp_path / "p.txt").write_bytes("a\u2028cat\r\n\nsnow\x0cfell".encode())
+    (tmp_path / "r.txt").write_bytes(b"a cat\n\nsnow fell\n")
+    output = tmp_path / "out.json"
+    files = ["--predictions", str(tmp_path / "p.txt"), "--references", str(tmp_path / "r.txt")]
+    assert main(["score", *files, "--metrics", "rouge", "--json", str(output)]) == 0
+    assert rouge1(output) == [1.0, 0.0, 1.0]
+
+
+def test_compare_prints_ranking_and_tests(tables, capsys):
+    assert (
+        main(["compare", str(tables / "t.csv"), "--systems", "prediction", "other", "--metrics", "rouge"])
+        == 0
+    )
+    assert "prediction > other" in capsys.readouterr().out
+    files = [f"A={tables / 'other.txt'}", f"B={tables / 'prediction.txt'}"]
+    references = ["--references", str(tables / "reference.txt")]
+    assert main(["compare", "--systems", *files, *references, "--metrics", "rouge"]) == 0
+    printed = capsys.readouterr().out
+    assert "B > A" in printed and "A - B" in printed and "p perm" in printed
+
+
+def test_the_sample_can_be_scored_and_compared(capsys):
+    assert main(["score", "--sample", "--metrics", "rouge"]) == 0
+    assert main(["compare", "--sample", "--metrics", "rouge", "--no-signatures"]) == 0
+    assert "rouge: good > mediocre > broken" in capsys.readouterr().out
+
+
+def test_metrics_are_listed_with_help_and_needs(capsys):
+    from summarily.metrics import METRICS, metric_class
+
+    assert main(["metrics"]) == 0
+    printed = capsys.readouterr().out
+    for name in METRICS:
+        assert metric_class(name).summary in printed
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["score"], "give --references"),
+        (["score", "missing.jsonl"], "there is no file missing.jsonl"),
+        (
+            ["score", "{t}/t.csv", "--prediction-column", "nope"],
+            "no column 'nope'; the columns are: prediction, other",
+        ),
+        (["score", "{t}/t.csv", "--source-column", "nope"], "no column 'nope'"),
+        (["score", "{t}/bad.jsonl"], "bad.jsonl, line 2 is not JSON"),
+        (["score", "{t}/list.jsonl"], "list.jsonl, line 1 is a list"),
+        (["score", "{t}/hole.jsonl", "--metrics", "rouge"], "predictions[1] is None"),
+        (["score", "{t}/ragged.csv"], "ragged.csv, row 0: expected 2 fields"),
+        (["score", "{t}/latin.csv"], "not UTF-8"),
+        (["score", "{t}/latin.txt"], "unknown kind of file"),
+        (["score", "--predictions", "{t}/latin.txt", "--references", "{t}/latin.txt"], "not UTF-8"),
+        (["score", "{t}/t.csv", "--metrics", "rogue"], "did you mean 'rouge'"),
+        (["score", "{t}/t.csv", "--metrics", "rouge", "--set", "rouge"], "expected METRIC.OPTION=VALUE"),
+        (["score", "{t}/t.csv", "--metrics", "rouge", "--set", "sms.x=1"], "sms is not among --metrics"),
+        (["score", "{t}/t.csv", "--set", "rouge.x=1"], "--set needs --metrics"),
+        (["score", "{t}/t.csv", "--metrics", "rouge", "--confidence", "95"], "between 0 and 1"),
+        (["score", "{t}/t.csv", "--metrics", "rouge", "--json", "{t}/no/such/out.json"], "out.json"),
+        (["compare", "{t}/t.csv", "--systems", "prediction"], "at least two"),
+        (["score", "no-such/dataset"], "no-such/dataset is neither a file nor a data set"),
+    ],
+)
+def test_bad_input_exits_with_two_and_one_clear_line(tables, arguments, message, capsys):
+    (tables / "bad.jsonl").write_text('{"prediction": "a", "reference": "a"}\n{"prediction": \n')
+    (tables / "list.jsonl").write_text('["a"]\n')
+    (tables / "hole.jsonl").write_text('{"prediction": "a", "reference": "a"}\n{"reference": "a"}\n')
+    (tables / "ragged.csv").write_text("prediction,reference\na\n")
+    (tables / "latin.txt").write_bytes("caf\xe9\n".encode("latin-1"))
+    (tables / "latin.csv").write_bytes("prediction,reference\ncaf\xe9,a\n".encode("latin-1"))
+    assert main([argument.replace("{t}", str(tables)) for argument in arguments]) == 2
+    captured = capsys.readouterr()
+    assert message in captured.err
+    assert captured.err.count("\n") == 1 and captured.err.startswith("summarily: "), captured.err
+
+
+def test_an_unknown_command_exits_with_two(capsys):
+    with pytest.raises(SystemExit) as caught:
+        main(["scroe"])
+    assert caught.value.code == 2

@@ -1,0 +1,157 @@
+"""`evaluate.load` finds our metrics offline, from anywhere, whatever else is going on."""
+
+from __future__ import annotations
+
+import logging
+import os
+import subprocess
+import sys
+import time
+
+import pytest
+
+from summarily import registration
+from summarily.metrics import METRICS
+from summarily.registration import OWNED_BY_THE_HUB, register
+
+BARE = [name for name in METRICS if name not in OWNED_BY_THE_HUB]
+
+
+def run(code: str, tmp_path, **environment: str) -> subprocess.CompletedProcess:
+    """Run Python in an unrelated folder with an empty home and no Hub."""
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir(exist_ok=True)
+    settings = {**os.environ, "HF_HOME": str(tmp_path / "hf"), "HF_HUB_OFFLINE": "1", **environment}
+    return subprocess.run(
+        [sys.executable, "-c", code], cwd=elsewhere, env=settings, capture_output=True, text=True, timeout=120
+    )
+
+
+def test_metrics_load_by_name_from_an_unrelated_folder_offline(tmp_path):
+    names = [f"summarily/{name}" for name in METRICS] + BARE
+    code = f"""
+import evaluate, summarily
+for name in {names}:
+    print(name, type(evaluate.load(name)).__name__)
+score = evaluate.load("summarily/rouge").compute(predictions=["a cat sat"], references=["the cat sat"])
+print("rouge1", round(score["rouge1"], 4))
+"""
+    result = run(code, tmp_path)
+    assert result.returncode == 0, result.stderr
+    assert [line.split()[0] for line in result.stdout.splitlines()] == [*names, "rouge1"]
+    assert result.stdout.endswith("rouge1 0.6667\n")
+
+
+def test_metrics_load_from_the_tree_and_from_an_installed_path():
+    import evaluate
+
+    from summarily import metrics
+
+    for name in METRICS:
+        assert evaluate.load(os.path.join(metrics.__path__[0], name)).metric_name == name
+
+
+def test_names_the_hub_owns_are_not_taken(tmp_path):
+    names = register(tmp_path)
+    assert "rouge" not in names and "summarily/rouge" in names
+    assert not (tmp_path / "evaluate_modules/metrics/evaluate-metric--rouge").exists()
+
+
+def test_registering_twice_changes_nothing(tmp_path):
+    def files():
+        return {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")}
+
+    register(tmp_path)
+    before = files()
+    register(tmp_path)
+    assert files() == before
+
+
+def test_processes_registering_at_once_leave_whole_modules(tmp_path):
+    code = "import summarily; print(len(summarily.register()))"
+    settings = {**os.environ, "HF_MODULES_CACHE": str(tmp_path / "modules")}
+    running = [
+        subprocess.Popen([sys.executable, "-c", code], env=settings, stdout=subprocess.PIPE) for _ in range(4)
+    ]
+    assert all(process.wait(60) == 0 for process in running)
+    folders = list((tmp_path / "modules/evaluate_modules/metrics").glob("summarily--*/*/"))
+    assert len([folder for folder in folders if len(folder.name) == 64]) == len(METRICS)
+    assert not list(tmp_path.rglob(".new-*")), "no temporary folder is left behind"
+    for script in (tmp_path / "modules").rglob("summarily--rouge/*/rouge.py"):
+        compile(script.read_text(), str(script), "exec")
+
+
+def test_an_older_version_does_not_win_because_it_was_written_later(tmp_path):
+    register(tmp_path)
+    folder = tmp_path / "evaluate_modules/metrics/summarily--rouge"
+    (ours,) = [path for path in folder.iterdir() if len(path.name) == 64]
+    other = folder / ("0" * 64)
+    other.mkdir()
+    (other / "rouge.py").write_text("raise RuntimeError('another version')")
+    os.utime(other / "rouge.py", (time.time() + 100, time.time() + 100))
+    register(tmp_path)
+    assert (ours / "rouge.py").stat().st_mtime > (other / "rouge.py").stat().st_mtime
+
+
+@pytest.fixture
+def unwritable(tmp_path):
+    """A cache that nobody, not even root, can write: its parent is a file."""
+    (tmp_path / "file").write_text("")
+    return tmp_path / "file" / "modules"
+
+
+def test_a_cache_that_cannot_be_written_gives_a_clear_message(unwritable):
+    with pytest.raises(OSError, match="Set HF_MODULES_CACHE to a folder you can write"):
+        register(unwritable)
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
+def test_a_read_only_cache_gives_a_clear_message(tmp_path):
+    tmp_path.chmod(0o555)
+    with pytest.raises(OSError, match="Set HF_MODULES_CACHE to a folder you can write"):
+        register(tmp_path / "modules")
+
+
+def test_importing_with_a_cache_that_cannot_be_written_breaks_nothing(tmp_path, unwritable):
+    code = "import summarily; print(summarily.score(['a'], ['a'], metrics='rouge'))"
+    result = run(code, tmp_path, HF_MODULES_CACHE=str(unwritable))
+    assert result.returncode == 0, result.stderr
+    assert result.stdout == "Scorecard(rouge: 1.0000)\n"
+    assert "cannot register the metrics" in result.stderr
+    command = subprocess.run(
+        [sys.executable, "-m", "summarily", "register"],
+        env={**os.environ, "HF_MODULES_CACHE": str(unwritable)},
+        capture_output=True,
+        text=True,
+    )
+    assert command.returncode == 2 and "HF_MODULES_CACHE" in command.stderr
+
+
+def test_registration_is_silent_and_can_be_switched_off(tmp_path, monkeypatch, caplog):
+    monkeypatch.setattr(registration, "modules_cache", lambda: tmp_path / "modules")
+    monkeypatch.setenv("SUMMARILY_REGISTER", "0")
+    registration.register_on_import()
+    assert not (tmp_path / "modules").exists()
+    monkeypatch.delenv("SUMMARILY_REGISTER")
+    with caplog.at_level(logging.DEBUG):
+        registration.register_on_import()
+    assert (tmp_path / "modules").exists() and not caplog.records
+
+
+def test_the_cache_is_found_as_evaluate_finds_it(monkeypatch, tmp_path):
+    code = """
+import summarily.registration as r, sys
+before = str(r.modules_cache())
+assert "evaluate" not in sys.modules, "finding the cache must not import evaluate"
+import evaluate.config
+assert before == str(evaluate.config.HF_MODULES_CACHE), (before, evaluate.config.HF_MODULES_CACHE)
+"""
+    for environment in (
+        {},
+        {"HF_MODULES_CACHE": str(tmp_path / "m")},
+        {"XDG_CACHE_HOME": str(tmp_path / "x")},
+    ):
+        settings = {key: value for key, value in os.environ.items() if key != "HF_HOME"}
+        settings = {**settings, "HOME": str(tmp_path), **environment}
+        result = subprocess.run([sys.executable, "-c", code], env=settings, capture_output=True, text=True)
+        assert result.returncode == 0, result.stderr
