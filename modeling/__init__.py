@@ -50,7 +50,7 @@ def _modules_by_name() -> dict[str, str]:
 
 
 _MODULES = _modules_by_name()
-__all__ = sorted(_MODULES)  # noqa: PLE0605
+__all__ = sorted(_MODULES)
 
 
 def __getattr__(name: str) -> Any:

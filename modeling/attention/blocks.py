@@ -105,12 +105,10 @@ def plan_blocks(
     keys = torch.arange(blocks, device=device)[:, None] * block + offsets  # [blocks, keys]
     inside = (keys >= 0) & (keys < length)
     keys = keys.clamp(0, length - 1)
-    # Every block looks alike; the offset only keeps the positions positive.
-    shift = block * -(-(-int(offsets.min())) // block)
-    alike = pattern.visible(shift + torch.arange(block, device=device)[:, None], shift + offsets[None, :])
-    real = (
-        inside[None] if padding is None else inside[None] & padding.bool()[:, keys]
-    )  # [batch or 1, blocks, keys]
+    real = inside[None]  # [batch or 1, blocks, keys]
+    if padding is not None:
+        real = real & padding.bool()[:, keys]
+    alike = pattern.visible(torch.arange(block, device=device)[:, None], offsets)  # the same for every block
     mask = real[:, :, None, :] & alike
     mask, empty = _guard_empty_rows(mask.flatten(0, 1)[:, None])  # [batch * blocks, 1, queries, keys]
     return AttentionPlan(mask, empty, keys_of_block=keys, block_length=block)
