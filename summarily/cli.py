@@ -26,9 +26,10 @@ examples:
 _INPUT_HELP = """\
 a table (jsonl, csv, tsv or parquet, also gzipped) or the name of a data set; or leave it out and give text files"""
 
-# Sub-commands that live with what they run: module and the name it adds.
+# Sub-commands that live with what they run: the module with `add_parser`, and the help shown before it is imported.
 _EXTENSIONS = {
-    "train": "summarily.modeling.training.cli",
+    "meta": ("summarily.metrics.meta_evaluation.cli", "which metric to trust: agreement with people"),
+    "train": ("summarily.modeling.training.cli", "train a summarizer from a recipe"),
 }
 
 
@@ -74,17 +75,13 @@ def _parser(arguments: Sequence[str]) -> argparse.ArgumentParser:
     command.set_defaults(run=_metrics)
     command = commands.add_parser("register", help="make the metrics known to evaluate.load")
     command.set_defaults(run=_register)
-    for name, module in _EXTENSIONS.items():
+    for name, (module, text) in _EXTENSIONS.items():
         # Only the command that is asked for is imported, so that the others answer at once.
-        extension = importlib.import_module(module) if name in arguments[:1] else None
-        if extension is not None:
-            extension.add_parser(commands)
+        if name in arguments[:1]:
+            importlib.import_module(module).add_parser(commands)
         else:
-            commands.add_parser(name, help=_EXTENSION_HELP[name])
+            commands.add_parser(name, help=text)
     return parser
-
-
-_EXTENSION_HELP = {"train": "train a summarizer from a recipe"}
 
 
 def _add_score(commands: Any) -> None:

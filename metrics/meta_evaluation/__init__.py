@@ -1,0 +1,1 @@
+"""Which metric to trust: agreement of metrics with people."""

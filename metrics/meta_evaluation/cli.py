@@ -1,0 +1,56 @@
+"""The command `summarily meta`."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from dataclasses import asdict
+from typing import Any
+
+
+def add_parser(commands: Any) -> None:
+    parser = commands.add_parser("meta", help="which metric to trust: agreement with people")
+    kinds = parser.add_subparsers(title="studies", required=True, metavar="STUDY")
+    human = kinds.add_parser(
+        "human",
+        help="correlation with people's judgements",
+        description="Correlate every metric with people's judgements, pooled and by article, and test each against "
+        "a baseline (Williams' test on the pooled Spearman correlation, one-sided).",
+    )
+    human.add_argument("judgements", choices=["chaganty"], help="which set of judgements")
+    human.add_argument("--data", metavar="FOLDER", help="folder of the data (default: SUMMARILY_DATA)")
+    human.add_argument("--question", default="overall", help="which human score (default: %(default)s)")
+    human.add_argument(
+        "--metrics", default="all", help='comma-separated names, or "all" (default: %(default)s)'
+    )
+    human.add_argument("--baseline", default="rougeL", help="value to test against (default: %(default)s)")
+    human.add_argument("--preset", default="light", choices=["light", "paper"], help="default: %(default)s")
+    human.add_argument("--json", metavar="FILE", help="write everything to FILE")
+    human.set_defaults(run=run_human)
+
+
+def run_human(options: argparse.Namespace) -> int:
+    from summarily.metrics import load
+    from summarily.metrics.files import write_atomically
+    from summarily.metrics.meta_evaluation import human
+
+    judgements = human.READERS[options.judgements](human.data_folder(options.data), options.question)
+    if options.metrics == "all":
+        metrics = human.default_metrics(options.preset)
+    else:
+        metrics = {name: load(name, preset=options.preset) for name in options.metrics.split(",")}
+    rows, signatures = human.agreement(judgements, metrics, options.baseline)
+    print(
+        f"{judgements.name}: {len(judgements.human)} summaries, {rows[0].articles} articles with a defined correlation"
+    )
+    print("left out: " + ", ".join(f"{n} {what}" for what, n in judgements.dropped.items()))
+    print(f"\n{human.agreement_table(rows)}\n\nsignatures")
+    print("\n".join(signatures.values()))
+    if options.json:
+        result = {
+            "judgements": judgements.name,
+            "rows": [asdict(row) for row in rows],
+            "signatures": signatures,
+        }
+        write_atomically(options.json, json.dumps(result, indent=2))
+    return 0
