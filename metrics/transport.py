@@ -135,21 +135,27 @@ class Cloud:
             keys = [row.tobytes() for row in np.ascontiguousarray(matrix)]
         if not len(matrix) == mass.size == len(keys):
             raise TransportError(f"{len(matrix)} points, {mass.size} masses and {len(keys)} keys do not fit.")
-        merged: dict[Hashable, int] = {}
-        first: list[int] = []
-        for i, key in enumerate(keys):
-            if mass[i] and merged.setdefault(key, len(first)) == len(first):
-                first.append(i)
-        if len(first) < len(keys):
-            kept = mass.nonzero()[0].tolist()
-            places = np.fromiter((merged[keys[i]] for i in kept), np.intp, len(kept))
-            sums = np.zeros(len(first), mass.dtype)
-            np.add.at(sums, places, mass[kept])
-            matrix, mass = matrix[first], sums
-        self.points, self.masses, self.keys, self.place = matrix, mass, list(merged), merged
+        place = dict(zip(keys, range(len(keys)), strict=True))
+        if len(place) < len(keys) or not mass.all():
+            place, matrix, mass = _merged(matrix, mass, keys)
+        self.points, self.masses, self.keys, self.place = matrix, mass, list(place), place
 
     def __len__(self) -> int:
         return len(self.keys)
+
+
+def _merged(
+    points: NDArray[Any], masses: NDArray[Any], keys: Sequence[Hashable]
+) -> tuple[dict[Hashable, int], NDArray[Any], NDArray[Any]]:
+    place: dict[Hashable, int] = {}
+    first: list[int] = []
+    kept = masses.nonzero()[0].tolist()
+    for i in kept:
+        if place.setdefault(keys[i], len(first)) == len(first):
+            first.append(i)
+    sums = np.zeros(len(first), masses.dtype)
+    np.add.at(sums, [place[keys[i]] for i in kept], masses[kept])
+    return place, points[first], sums
 
 
 def distance(source: Cloud, target: Cloud) -> float:
