@@ -1,0 +1,354 @@
+"""From a text to what ROUGE counts: units (lines or sentences), a length limit, tokens, stems."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import cache
+from itertools import chain
+from pathlib import Path
+from typing import Any, NamedTuple
+from unicodedata import normalize
+
+from nltk.stem.porter import PorterStemmer
+
+from summarily.metrics.base import InputError
+from summarily.metrics.rouge.lcs import Columns
+
+# --- stems ------------------------------------------------------------------------------------------------
+
+
+class PerlPorterStemmer(PorterStemmer):
+    """The Porter stemmer that is inside ROUGE-1.5.5.
+
+    It has Porter's own later rules for -bli and -logi, and in step 4 tries -ment and then -ent or -ion also
+    after another suffix was tried: "experimental" ends as "experi", "agreement" as "agreem".
+
+    Example:
+        >>> PerlPorterStemmer().stem("agreement"), PerlPorterStemmer().stem("they")
+        ('agreem', 'thei')
+    """
+
+    _step4_suffixes = (
+        "al ance ence er ic able ible ant ement ou ism ate iti ous ive ize".split(),
+        ["ment"],
+        ["ent", "sion", "tion"],
+    )
+
+    def __init__(self) -> None:
+        super().__init__(mode=PorterStemmer.MARTIN_EXTENSIONS)
+
+    def _step4(self, word: str) -> str:
+        for suffixes in self._step4_suffixes:
+            for suffix in suffixes:
+                if word.endswith(suffix):
+                    # Of -sion and -tion only -ion goes, and the s or t counts as part of the stem.
+                    stem = word[:-3] if suffix.endswith("ion") else word[: -len(suffix)]
+                    if self._measure(stem) > 1:
+                        word = stem
+                    break
+        return word
+
+
+class Stems(dict[str, str]):
+    """Words and their stems, filled as words come. Words of up to three letters are their own stem."""
+
+    max_size = 2**17
+    longest = 64
+
+    def __init__(self, stem: Callable[[str], str], exceptions: Mapping[str, str] | None = None):
+        self.stem = stem
+        self.exceptions = exceptions or {}
+
+    def __missing__(self, word: str) -> str:
+        if len(word) <= 3 or not word.isascii():
+            stem = word
+        else:
+            stem = self.exceptions.get(word) or self.stem(word)
+        if len(word) <= self.longest:
+            if len(self) >= self.max_size:
+                self.clear()
+            self[word] = stem
+        return stem
+
+
+def read_exceptions(path: str) -> tuple[dict[str, str], str]:
+    """WordNet's exception lists (a folder with adj.exc, adv.exc, noun.exc, verb.exc, or one file), and a
+    digest of them for the signature. Where two lists disagree, the later one in this order holds."""
+    source = Path(path)
+    if not source.exists():
+        raise InputError(f"wordnet_exceptions: there is no {path!r}.")
+    files = sorted(source.glob("*.exc")) if source.is_dir() else [source]
+    if not files:
+        raise InputError(f"wordnet_exceptions: {path!r} has no .exc files.")
+    exceptions: dict[str, str] = {}
+    for file in files:
+        for line in file.read_text(encoding="utf-8", errors="replace").splitlines():
+            form, *bases = line.split()[:2] or [""]
+            if bases:
+                exceptions[form] = bases[0]
+    if not exceptions:
+        raise InputError(f"wordnet_exceptions: {path!r} has no line of the form 'inflected base'.")
+    listed = "\n".join(f"{form} {base}" for form, base in sorted(exceptions.items()))
+    return exceptions, hashlib.sha256(listed.encode()).hexdigest()[:8]
+
+
+# --- tokens -----------------------------------------------------------------------------------------------
+
+_LETTERS_AND_DIGITS = b"abcdefghijklmnopqrstuvwxyz0123456789\n"
+_CLEAN = bytes(code if code in _LETTERS_AND_DIGITS else ord(" ") for code in bytes(range(256)).lower())
+"""For `bytes.translate`: lower case, and a space for all but ASCII letters, digits and line breaks."""
+
+_ASCII_TOKEN = re.compile(r"[A-Za-z0-9]+")
+
+
+@cache
+def _unicode_token() -> Any:
+    import regex
+
+    single = r"[[\p{Han}\p{Hiragana}\p{Katakana}ー]&&[\p{L}\p{N}]]"
+    return regex.compile(rf"{single}\p{{M}}*+|[[\p{{L}}\p{{N}}\p{{M}}]--{single}]++", regex.V1)
+
+
+class Token(NamedTuple):
+    """A token as it is compared, and where it stands: `text[start:end]` is the word as written."""
+
+    text: str
+    start: int
+    end: int
+
+
+class Text:
+    """A text that has been read: its tokens, and its lines for the summary-level LCS."""
+
+    __slots__ = ("_columns", "_counts", "_grams", "_line_set", "lines", "tokens", "truncated")
+
+    def __init__(self, tokens: list[str], lines: list[list[str]], truncated: bool):
+        self.tokens = tokens
+        self.lines = lines
+        self.truncated = truncated
+        self._grams: dict[str, tuple[set[Any], dict[Any, int]]] = {}
+        self._columns: Columns | None = None
+        self._counts: Counter[str] | None = None
+        self._line_set: set[tuple[str, ...]] | None = None
+
+    def grams(self, kind: str) -> Iterable[Any]:
+        """The n-grams ("1" to "9") or skip-bigrams ("SU4") of the text, one after another."""
+        tokens = self.tokens
+        if kind == "1":
+            return tokens
+        if kind == "SU4":
+            # As in ROUGE-1.5.5 the last token counts in pairs only, not as a unigram.
+            return chain(tokens[:-1], *(zip(tokens, tokens[gap:]) for gap in range(1, 6)))  # noqa: B905
+        return zip(*(tokens[i:] for i in range(int(kind))))  # noqa: B905 (the shortest ends it)
+
+    def total(self, kind: str) -> int:
+        """How many `grams` there are."""
+        n = len(self.tokens)
+        if kind == "SU4":
+            return max(n - 1, 0) + sum(max(n - gap, 0) for gap in range(1, 6))
+        return max(n - int(kind) + 1, 0)
+
+    def distinct_grams(self, kind: str) -> tuple[set[Any], dict[Any, int]]:
+        """The distinct grams, and the counts of those that occur more than once."""
+        if kind not in self._grams:
+            distinct = set(self.grams(kind))
+            repeated = {}
+            if len(distinct) < self.total(kind):
+                repeated = {gram: n for gram, n in Counter(self.grams(kind)).items() if n > 1}
+            self._grams[kind] = distinct, repeated
+        return self._grams[kind]
+
+    @property
+    def counts(self) -> Counter[str]:
+        if self._counts is None:
+            self._counts = Counter(self.tokens)
+        return self._counts
+
+    @property
+    def columns(self) -> Columns:
+        if self._columns is None:
+            self._columns = Columns(self.lines)
+        return self._columns
+
+    def has_line(self, line: list[str]) -> bool:
+        if self._line_set is None:
+            self._line_set = set(map(tuple, self.lines))
+        return tuple(line) in self._line_set
+
+
+class Reader:
+    """Reads texts in one of ROUGE's ways. `mode`, `tokenizer` and so on as for `Rouge`."""
+
+    def __init__(
+        self,
+        mode: str = "google",
+        tokenizer: str = "ascii",
+        stems: Stems | None = None,
+        limit_bytes: int | None = None,
+        limit_words: int | None = None,
+        split_sentences: bool = False,
+    ):
+        self.perl = mode == "perl"
+        self.ascii = tokenizer == "ascii"
+        self.stems = stems
+        self.limit_bytes = limit_bytes
+        self.limit_words = limit_words
+        self.split_sentences = split_sentences
+
+    def read(self, text: str, with_lines: bool = True) -> Text:
+        """The tokens of a text, and its lines if they are wanted."""
+        if self.limit_bytes is None and self.limit_words is None and not self.split_sentences:
+            if with_lines and "\n" in text:
+                lines = self._lines(text)
+                return Text([token for line in lines for token in line], lines, False)
+            tokens = self._tokens(text)
+            return Text(tokens, [tokens] if tokens else [], False)
+        units, truncated = self.units(text)
+        lines = [self._tokens(text[start:end]) for start, end in units]
+        tokens = [token for line in lines for token in line]
+        if with_lines and self._lines_differ:
+            lines = [self._tokens(text[start:end]) for start, end in self.line_units(text)]
+        return Text(tokens, [line for line in lines if line], truncated)
+
+    # Lower-casing goes first in google mode, so that "İ" gives an "i" and the Kelvin sign a "k"; Perl reads
+    # bytes and knows ASCII letters only.
+
+    def _clean(self, text: str) -> str:
+        if not self.perl and not text.isascii():
+            text = text.lower()
+        return text.encode("ascii", "replace").translate(_CLEAN).decode("ascii")
+
+    def _tokens(self, text: str) -> list[str]:
+        if self.ascii or text.isascii():
+            tokens = self._clean(text).split()
+        else:
+            tokens = [_unicode_form(word) for word in _unicode_token().findall(text)]
+        return tokens if self.stems is None else [self.stems[token] for token in tokens]
+
+    def _lines(self, text: str) -> list[list[str]]:
+        if self.ascii or text.isascii():
+            lines = [line.split() for line in self._clean(text).split("\n")]
+            if self.stems is not None:
+                stems = self.stems
+                lines = [[stems[token] for token in line] for line in lines]
+        else:
+            lines = [self._tokens(line) for line in text.split("\n")]
+        return [line for line in lines if line]
+
+    # --- units and limits ---
+
+    def units(self, text: str) -> tuple[list[tuple[int, int]], bool]:
+        """Where the lines (or sentences) start and end, as far as the limit goes; whether it cut anything."""
+        return self._limited(text, self._all_units(text), add_up=True)
+
+    @property
+    def _lines_differ(self) -> bool:
+        # ROUGE-1.5.5 forgets to add up the bytes of lines when it reads them for ROUGE-L: every line that is
+        # shorter than the limit is kept, up to the first that is not.
+        return self.perl and self.limit_bytes is not None
+
+    def line_units(self, text: str) -> list[tuple[int, int]]:
+        """As `units`, but as the summary-level LCS sees them."""
+        return self._limited(text, self._all_units(text), add_up=not self._lines_differ)[0]
+
+    def _all_units(self, text: str) -> list[tuple[int, int]]:
+        if self.split_sentences:
+            from summarily.metrics.text import sentence_spans
+
+            return sentence_spans(text)
+        units, start = [], 0
+        for line in text.split("\n"):
+            if line:
+                units.append((start, start + len(line)))
+            start += len(line) + 1
+        return units
+
+    def _limited(
+        self, text: str, units: list[tuple[int, int]], add_up: bool
+    ) -> tuple[list[tuple[int, int]], bool]:
+        limit = self.limit_bytes or self.limit_words
+        if limit is None:
+            return units, False
+        size_of, prefix = (_bytes, _byte_prefix) if self.limit_bytes else (self._words, self._word_prefix)
+        kept: list[tuple[int, int]] = []
+        used = 0
+        for start, end in units:
+            size = size_of(text[start:end])
+            if used + size >= limit:
+                stop = start + prefix(text[start:end], limit - used)
+                return [*kept, (start, stop)], stop < end or len(kept) + 1 < len(units)
+            kept.append((start, end))
+            if add_up:
+                used += size
+        return kept, False
+
+    def _words(self, line: str) -> int:
+        return sum(1 for _ in self._word_ends(line))
+
+    def _word_prefix(self, line: str, n: int) -> int:
+        for k, end in enumerate(self._word_ends(line), 1):
+            if k == n:
+                return end
+        return len(line)
+
+    def _word_ends(self, line: str) -> Iterator[int]:
+        # Perl's split gives an empty first word for a line that starts with white space, and counts it.
+        if self.perl and line.strip(_WHITE) and line[0] in _WHITE:
+            yield 0
+        for match in _BETWEEN_WHITE.finditer(line):
+            yield match.end()
+
+    # --- places ---
+
+    def places(self, text: str) -> list[Token]:
+        """The tokens of `read(text).tokens` with their places in the text."""
+        return self._places(text, self.units(text)[0])
+
+    def line_places(self, text: str) -> list[Token]:
+        """The tokens of all `read(text).lines`, one after another, with their places in the text."""
+        return self._places(text, self.line_units(text))
+
+    def _places(self, text: str, units: list[tuple[int, int]]) -> list[Token]:
+        found = [
+            Token(self._form(word), start + first, start + last)
+            for start, end in units
+            for word, first, last in self._words_with_places(text[start:end])
+        ]
+        stems = self.stems
+        return found if stems is None else [token._replace(text=stems[token.text]) for token in found]
+
+    def _form(self, word: str) -> str:
+        return word.lower() if self.ascii else _unicode_form(word)
+
+    def _words_with_places(self, text: str) -> Iterator[tuple[str, int, int]]:
+        if not self.ascii:
+            for match in _unicode_token().finditer(text):
+                yield match.group(), match.start(), match.end()
+            return
+        lowered = text if self.perl else text.lower()
+        # Where lower-casing made one character two, places are found by counting.
+        origin: Any = range(len(text))
+        if len(lowered) != len(text):
+            origin = [i for i, character in enumerate(text) for _ in character.lower()]
+        for match in _ASCII_TOKEN.finditer(lowered):
+            yield match.group(), origin[match.start()], origin[match.end() - 1] + 1
+
+
+_WHITE = " \t\n\r\f\v"
+_BETWEEN_WHITE = re.compile(r"[^ \t\n\r\f\v]+")
+
+
+def _unicode_form(word: str) -> str:
+    return normalize("NFC", word.lower())
+
+
+def _bytes(line: str) -> int:
+    return len(line.encode())
+
+
+def _byte_prefix(line: str, n: int) -> int:
+    # A character that is cut in two is dropped.
+    return len(line.encode()[:n].decode("utf-8", "ignore"))
