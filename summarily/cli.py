@@ -272,8 +272,10 @@ def _references(options: argparse.Namespace) -> tuple[list[Any], list[Any] | Non
         names = [options.reference_column]
         if options.reference_column == "reference":
             names.append("references")
-        asked = options.source_column != "source"
-        return column(table, *names) or [], column(table, options.source_column, optional=not asked), table
+        sources = None
+        if options.source_column in table or options.source_column != "source":
+            sources = column(table, options.source_column)
+        return column(table, *names), sources, table
     if not options.references:
         raise _bad("give --references FILE [FILE ...], a table, or --sample; see --help")
     files = [_lines(path) for path in options.references]
@@ -290,7 +292,7 @@ def _systems(names: Sequence[str], table: dict[str, list[Any]]) -> dict[str, lis
     systems: dict[str, list[Any]] = {}
     for entry in names:
         name, equals, path = entry.partition("=")
-        systems[name] = _lines(path) if equals else (column(table, name) or [])
+        systems[name] = _lines(path) if equals else column(table, name)
     if len(systems) < 2:
         raise _bad("--systems needs at least two of NAME=FILE, or of the table's columns.")
     return systems

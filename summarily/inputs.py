@@ -114,11 +114,9 @@ def _read_dataset(name: str, split: str, config: str | None) -> dict[str, list[A
         raise InputError(f"{name} is neither a file nor a data set that can be loaded: {reason}") from error
 
 
-def column(table: dict[str, list[Any]], *names: str, optional: bool = False) -> list[Any] | None:
+def column(table: dict[str, list[Any]], *names: str) -> list[Any]:
     """The first of `names` that the table has."""
     for name in names:
         if name in table:
             return table[name]
-    if optional:
-        return None
     raise InputError(f"there is no column {names[0]!r}; the columns are: {', '.join(table) or 'none'}.")

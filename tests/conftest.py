@@ -3,6 +3,8 @@
 import os
 import tempfile
 
+import pytest
+
 _HOME = tempfile.mkdtemp(prefix="summarily-tests-")
 os.environ["HF_HOME"] = _HOME
 os.environ["HF_HUB_OFFLINE"] = "1"
@@ -15,3 +17,49 @@ def pytest_sessionfinish(session, exitstatus):
     import shutil
 
     shutil.rmtree(_HOME, ignore_errors=True)
+
+
+@pytest.fixture(scope="session")
+def tiny_summarizer():
+    """A model, tokenizer and data set as small as they get, under the names that documents use."""
+    import torch
+    from tokenizers import Tokenizer, models, pre_tokenizers
+    from transformers import BartConfig, BartForConditionalGeneration, PreTrainedTokenizerFast
+
+    words = [
+        "<pad>",
+        "<s>",
+        "</s>",
+        "<unk>",
+        "the",
+        "cat",
+        "dog",
+        "sat",
+        "barked",
+        "snow",
+        "fell",
+        "today",
+        "a",
+        "on",
+        "mat",
+    ]
+    level = Tokenizer(models.WordLevel({word: i for i, word in enumerate(words)}, unk_token="<unk>"))
+    level.pre_tokenizer = pre_tokenizers.Whitespace()
+    tokenizer = PreTrainedTokenizerFast(
+        tokenizer_object=level, pad_token="<pad>", bos_token="<s>", eos_token="</s>", unk_token="<unk>"
+    )
+    torch.manual_seed(0)
+    model = BartForConditionalGeneration(
+        BartConfig(
+            vocab_size=len(words), d_model=16, encoder_layers=1, decoder_layers=1, encoder_attention_heads=2,
+            decoder_attention_heads=2, encoder_ffn_dim=16, decoder_ffn_dim=16, max_position_embeddings=32,
+            pad_token_id=0, bos_token_id=1, eos_token_id=2, decoder_start_token_id=2, forced_eos_token_id=2,
+        )
+    )  # fmt: skip
+    model.generation_config.max_new_tokens = 8
+    texts = ["the cat sat", "a dog barked today", "snow fell on the mat", "the dog sat on a mat", "snow fell"]
+    rows = []
+    for text in texts:
+        ids = tokenizer(text)["input_ids"]
+        rows.append({"input_ids": ids, "attention_mask": [1] * len(ids), "labels": [*ids, 2]})
+    return {"model": model, "tokenizer": tokenizer, "dataset": rows, "texts": texts}

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 LEVELS = ("pooled", "input", "system")
 COEFFICIENTS = ("pearson", "spearman", "kendall")
@@ -25,7 +26,7 @@ class Correlation(NamedTuple):
     undefined: int
 
 
-def coefficient(name: str, x: Sequence[float], y: Sequence[float]) -> float:
+def coefficient(name: str, x: ArrayLike, y: ArrayLike) -> float:
     """Pearson's r, Spearman's rho or Kendall's tau-b; NaN where one side is constant or there are under two.
 
     Example:
@@ -37,6 +38,7 @@ def coefficient(name: str, x: Sequence[float], y: Sequence[float]) -> float:
     functions = {"pearson": stats.pearsonr, "spearman": stats.spearmanr, "kendall": stats.kendalltau}
     if name not in functions:
         raise ValueError(f"there is no coefficient {name!r}; expected one of {', '.join(COEFFICIENTS)}.")
+    x, y = np.asarray(x, dtype=float), np.asarray(y, dtype=float)
     if len(x) < 2 or np.ptp(x) == 0 or np.ptp(y) == 0:
         return float("nan")
     with warnings.catch_warnings():

@@ -4,75 +4,19 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-import torch
-from tokenizers import Tokenizer, models, pre_tokenizers
-from transformers import (
-    BartConfig,
-    BartForConditionalGeneration,
-    DataCollatorForSeq2Seq,
-    EvalPrediction,
-    PreTrainedTokenizerFast,
-    Seq2SeqTrainer,
-    Seq2SeqTrainingArguments,
-)
+from transformers import DataCollatorForSeq2Seq, EvalPrediction, Seq2SeqTrainer, Seq2SeqTrainingArguments
 
 import summarily
 from summarily.metrics.base import InputError
 
-WORDS = [
-    "<pad>",
-    "<s>",
-    "</s>",
-    "<unk>",
-    "the",
-    "cat",
-    "dog",
-    "sat",
-    "barked",
-    "snow",
-    "fell",
-    "today",
-    "a",
-    "on",
-    "mat",
-]
-
 
 @pytest.fixture(scope="module")
-def tokenizer():
-    words = Tokenizer(models.WordLevel({word: i for i, word in enumerate(WORDS)}, unk_token="<unk>"))
-    words.pre_tokenizer = pre_tokenizers.Whitespace()
-    return PreTrainedTokenizerFast(
-        tokenizer_object=words, pad_token="<pad>", bos_token="<s>", eos_token="</s>", unk_token="<unk>"
-    )
+def tokenizer(tiny_summarizer):
+    return tiny_summarizer["tokenizer"]
 
 
-@pytest.fixture(scope="module")
-def model():
-    torch.manual_seed(0)
-    config = BartConfig(
-        vocab_size=len(WORDS), d_model=16, encoder_layers=1, decoder_layers=1, encoder_attention_heads=2,
-        decoder_attention_heads=2, encoder_ffn_dim=16, decoder_ffn_dim=16, max_position_embeddings=32,
-        pad_token_id=0, bos_token_id=1, eos_token_id=2, decoder_start_token_id=2, forced_eos_token_id=2,
-    )  # fmt: skip
-    model = BartForConditionalGeneration(config)
-    model.generation_config.max_new_tokens = 8
-    return model
-
-
-def rows(tokenizer):
-    texts = ["the cat sat", "a dog barked today", "snow fell on the mat", "the dog sat on a mat", "snow fell"]
-    return [
-        {
-            "input_ids": tokenizer(text)["input_ids"],
-            "attention_mask": [1] * len(tokenizer(text)["input_ids"]),
-            "labels": [*tokenizer(text)["input_ids"], 2],
-        }
-        for text in texts
-    ]
-
-
-def evaluate(model, tokenizer, tmp_path, metrics=("rouge",), **arguments):
+def evaluate(tiny, tmp_path, metrics=("rouge",), **arguments):
+    model, tokenizer = tiny["model"], tiny["tokenizer"]
     trainer = Seq2SeqTrainer(
         model,
         Seq2SeqTrainingArguments(
@@ -84,20 +28,21 @@ def evaluate(model, tokenizer, tmp_path, metrics=("rouge",), **arguments):
             **arguments,
         ),
         data_collator=DataCollatorForSeq2Seq(tokenizer, model),
-        eval_dataset=rows(tokenizer),
+        eval_dataset=tiny["dataset"],
         processing_class=tokenizer,
         compute_metrics=summarily.compute_metrics(tokenizer, metrics=list(metrics)),
     )
     return trainer, trainer.evaluate()
 
 
-def test_generated_text_is_scored_the_same_with_and_without_batches(model, tokenizer, tmp_path):
-    trainer, whole = evaluate(model, tokenizer, tmp_path, predict_with_generate=True)
-    _, batched = evaluate(model, tokenizer, tmp_path, predict_with_generate=True, batch_eval_metrics=True)
+def test_generated_text_is_scored_the_same_with_and_without_batches(tiny_summarizer, tmp_path):
+    trainer, whole = evaluate(tiny_summarizer, tmp_path, predict_with_generate=True)
+    _, batched = evaluate(tiny_summarizer, tmp_path, predict_with_generate=True, batch_eval_metrics=True)
     scores = {key: value for key, value in whole.items() if key.startswith("eval_rouge")}
     assert len(scores) == 12 and all(type(value) is float for value in scores.values())
     assert {key: batched[key] for key in scores} == scores
-    output = trainer.predict(rows(tokenizer))
+    output = trainer.predict(tiny_summarizer["dataset"])
+    tokenizer = tiny_summarizer["tokenizer"]
     decoded = tokenizer.batch_decode(
         np.where(output.predictions < 0, 0, output.predictions), skip_special_tokens=True
     )
@@ -113,9 +58,9 @@ def test_generated_text_is_scored_the_same_with_and_without_batches(model, token
     assert by_hand["rouge1"] > 0, "the tiny model must produce some word for the comparison to mean anything"
 
 
-def test_logits_are_scored_the_same_with_and_without_batches(model, tokenizer, tmp_path):
-    _, whole = evaluate(model, tokenizer, tmp_path)
-    _, batched = evaluate(model, tokenizer, tmp_path, batch_eval_metrics=True)
+def test_logits_are_scored_the_same_with_and_without_batches(tiny_summarizer, tmp_path):
+    _, whole = evaluate(tiny_summarizer, tmp_path)
+    _, batched = evaluate(tiny_summarizer, tmp_path, batch_eval_metrics=True)
     keys = [key for key in whole if key.startswith("eval_rouge")]
     assert keys and {key: whole[key] for key in keys} == {key: batched[key] for key in keys}
 

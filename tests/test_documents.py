@@ -1,0 +1,61 @@
+"""What the documents show runs: doctests of every module, and the Python of the README and of the cards."""
+
+from __future__ import annotations
+
+import contextlib
+import doctest
+import importlib
+import io
+import pkgutil
+import re
+from pathlib import Path
+
+import pytest
+
+import summarily.metrics
+import summarily.modeling
+
+ROOT = Path(__file__).parents[1]
+
+
+def modules() -> list[str]:
+    names = [f"summarily.{path.stem}" for path in (ROOT / "summarily").glob("[a-z]*.py")]
+    for package in (summarily.metrics, summarily.modeling):
+        names.append(package.__name__)
+        names += [module.name for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}.")]
+    apps = [name for name in names if re.fullmatch(r"summarily\.metrics\.\w+\.app", name)]
+    return sorted(name for name in names if name not in apps and name.split(".")[-1] != "__main__")
+
+
+@pytest.mark.parametrize("name", modules())
+def test_docstring_examples_run(name):
+    module = importlib.import_module(name)
+    flags = doctest.NORMALIZE_WHITESPACE | doctest.ELLIPSIS
+    result = doctest.testmod(module, optionflags=flags)
+    assert result.failed == 0, f"{result.failed} of {result.attempted} examples in {name} fail"
+
+
+def python_blocks(document: Path) -> list[str]:
+    return re.findall(
+        r"^```(?:python|py)\n(.*?)^```", document.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL
+    )
+
+
+DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "metrics").glob("*/README.md"))]
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
+def test_python_of_the_documents_runs(document, tiny_summarizer, tmp_path, monkeypatch):
+    """Blocks of one document share their names, as a reader would type them one after the other."""
+    monkeypatch.chdir(tmp_path)
+    names = dict(tiny_summarizer)
+    for block in python_blocks(document):
+        with contextlib.redirect_stdout(io.StringIO()):
+            if ">>>" in block:
+                example = doctest.DocTestParser().get_doctest(block, names, document.name, str(document), 0)
+                runner = doctest.DocTestRunner(optionflags=doctest.NORMALIZE_WHITESPACE | doctest.ELLIPSIS)
+                runner.run(example, clear_globs=False)
+                names = example.globs
+                assert runner.summarize().failed == 0
+            else:
+                exec(compile(block, str(document), "exec"), names)
