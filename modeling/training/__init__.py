@@ -1,0 +1,1 @@
+"""The training engine of every model here: recipes, corpora, collators, tokenizers and one loop."""

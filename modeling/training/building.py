@@ -1,0 +1,181 @@
+"""From the sections of a recipe to the objects of a run."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+from accelerate import Accelerator, DistributedDataParallelKwargs
+
+from summarily.modeling.training.checkpoints import is_complete, write_folder
+from summarily.modeling.training.corpora import Corpus, encode, texts
+from summarily.modeling.training.recipe import (
+    OptimizerSection,
+    Recipe,
+    RecipeError,
+    ScheduleSection,
+    TrainingSection,
+    did_you_mean,
+)
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
+
+
+def make_accelerator(training: TrainingSection) -> Accelerator:
+    """One process for each device; without any, the CPU, with gloo between processes."""
+    hardware = torch.accelerator.is_available()
+    if "MASTER_PORT" in os.environ and "WORLD_SIZE" not in os.environ:
+        print(
+            "accelerate launch --cpu starts a single process unless it uses mpirun; for several, run "
+            "ACCELERATE_USE_CPU=true accelerate launch --multi_gpu --num_processes N ...",
+            file=sys.stderr,
+        )
+    precision = {"fp32": "no"}.get(training.precision, training.precision)
+    if precision == "auto":
+        cuda = torch.cuda.is_available()
+        precision = ("bf16" if torch.cuda.is_bf16_supported() else "fp16") if cuda else "no"
+    options = DistributedDataParallelKwargs(find_unused_parameters=training.find_unused_parameters)
+    return Accelerator(
+        mixed_precision=precision,
+        cpu=not hardware,
+        kwargs_handlers=[options],
+        step_scheduler_with_optimizer=False,
+    )
+
+
+def encode_splits(corpus: Corpus, tokenizer: PreTrainedTokenizerBase, recipe: Recipe) -> dict[str, Any]:
+    """Token ids of every split. A stream is encoded as it is read; its held-out splits are kept in memory."""
+    rows = {name: encode(split, tokenizer, recipe.data) for name, split in corpus.splits.items()}
+    columns = ["input_ids", "labels"]
+    if not recipe.data.streaming:
+        return rows | {"train": rows["train"].select_columns(columns)}
+    from datasets import Dataset
+
+    stream = rows["train"].select_columns(columns)
+
+    def read(epoch: int) -> Any:
+        return stream.shuffle(recipe.training.seed + epoch, buffer_size=recipe.batch.pool)
+
+    held_out = {name: Dataset.from_list(list(rows[name])) for name in ("validation", "test")}
+    return {"train": read, **held_out}
+
+
+def build_tokenizer(
+    recipe: Recipe, corpus: Corpus, folder: Path, accelerator: Accelerator
+) -> PreTrainedTokenizerBase:
+    """Load the tokenizer, or train it on the training split and keep it in the run's folder."""
+    from transformers import AutoTokenizer
+
+    section = recipe.tokenizer
+    if section.kind == "pretrained":
+        tokenizer = AutoTokenizer.from_pretrained(section.name or recipe.model.name)
+        if tokenizer.pad_token_id is None:
+            raise RecipeError(f"the tokenizer of {section.name or recipe.model.name} has no padding token.")
+        return tokenizer
+    place = folder / "tokenizer"
+    if accelerator.is_main_process and not is_complete(place):
+        from summarily.modeling.training.tokenizers import train_tokenizer
+
+        longest = max(recipe.data.max_source_tokens, recipe.data.max_target_tokens)
+        trained = train_tokenizer(texts(corpus["train"]), section, max_length=longest)
+        write_folder(place, lambda partial: trained.save_pretrained(partial) and None)
+    accelerator.wait_for_everyone()
+    return AutoTokenizer.from_pretrained(place)
+
+
+def build_model(recipe: Recipe, tokenizer: PreTrainedTokenizerBase) -> PreTrainedModel:
+    """A new model of a known type, or a pretrained one, with the recipe's config and generation config."""
+    from transformers import CONFIG_MAPPING, AutoConfig, AutoModelForSeq2SeqLM
+
+    import summarily.modeling  # noqa: F401  our model types
+
+    section = recipe.model
+    if section.name in CONFIG_MAPPING:
+        config = AutoConfig.for_model(section.name, **new_config(recipe, tokenizer))
+        model = AutoModelForSeq2SeqLM.from_config(config)
+    else:
+        config = AutoConfig.from_pretrained(section.name, revision=section.revision)
+        _check_keys(section.config, config)
+        for key, value in section.config.items():
+            setattr(config, key, value)
+        model = AutoModelForSeq2SeqLM.from_pretrained(
+            section.name, config=config, revision=section.revision, dtype=torch.float32
+        )
+    if len(tokenizer) > model.get_input_embeddings().num_embeddings:
+        raise RecipeError(
+            f"the tokenizer has {len(tokenizer)} tokens but {section.name} embeds only "
+            f"{model.get_input_embeddings().num_embeddings}; use the tokenizer the model was trained with."
+        )
+    if section.gradient_checkpointing:
+        model.gradient_checkpointing_enable()
+    unknown = model.generation_config.update(**recipe.generation)
+    for key in unknown:
+        known = [name for name in vars(model.generation_config) if not name.startswith("_")]
+        raise RecipeError(
+            f"generation.{key} is not a generation parameter{did_you_mean(key, known, 'generation.')}"
+        )
+    return model
+
+
+def new_config(recipe: Recipe, tokenizer: PreTrainedTokenizerBase) -> dict[str, Any]:
+    """The recipe's config values, with the sizes and ids that the tokenizer decides."""
+    from transformers import AutoConfig
+
+    known = AutoConfig.for_model(recipe.model.name)
+    _check_keys(recipe.model.config, known)
+    decided = {
+        "vocab_size": len(tokenizer),
+        "pad_token_id": tokenizer.pad_token_id,
+        "eos_token_id": tokenizer.eos_token_id,
+        "bos_token_id": tokenizer.bos_token_id,
+        "forced_eos_token_id": tokenizer.eos_token_id,
+        "decoder_start_token_id": tokenizer.pad_token_id,
+    }
+    always = ("decoder_start_token_id",)
+    ours = {key: value for key, value in decided.items() if hasattr(known, key) or key in always}
+    return {**ours, **recipe.model.config}
+
+
+def _check_keys(values: dict[str, Any], config: PreTrainedConfig) -> None:
+    for key in values:
+        if not hasattr(config, key):
+            known = [
+                name
+                for name in dir(config)
+                if not name.startswith("_") and not callable(getattr(config, name))
+            ]
+            raise RecipeError(
+                f"model.config.{key} is not a field of {type(config).__name__}{did_you_mean(key, known, 'model.config.')}"
+            )
+
+
+def model_width(model: PreTrainedModel, schedule: ScheduleSection) -> int:
+    """The width of the model, which the noam schedule divides by."""
+    if schedule.width is not None or schedule.kind != "noam":
+        return schedule.width or 1
+    for name in ("d_model", "hidden_size"):
+        if hasattr(model.config, name):
+            return int(getattr(model.config, name))
+    raise RecipeError(f"{type(model.config).__name__} names no width; set schedule.width.")
+
+
+def build_optimizer(model: torch.nn.Module, section: OptimizerSection) -> torch.optim.Optimizer:
+    """The optimizer; biases and norms (vectors) are not decayed. The loop sets the rate at every step."""
+    trained = [p for p in model.parameters() if p.requires_grad]
+    groups = [
+        {"params": [p for p in trained if p.ndim >= 2], "weight_decay": section.weight_decay},
+        {"params": [p for p in trained if p.ndim < 2], "weight_decay": 0.0},
+    ]
+    groups = [group for group in groups if group["params"]]
+    if section.kind == "sgd":
+        return torch.optim.SGD(groups, lr=0.0)
+    if section.kind == "adagrad":
+        return torch.optim.Adagrad(
+            groups, lr=0.0, eps=section.epsilon, initial_accumulator_value=section.initial_accumulator
+        )
+    kind = torch.optim.Adam if section.kind == "adam" else torch.optim.AdamW
+    return kind(groups, lr=0.0, betas=(section.beta1, section.beta2), eps=section.epsilon)

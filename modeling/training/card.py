@@ -1,0 +1,201 @@
+"""The folder for the Hub: weights, configs, tokenizer, and a card filled in by the run itself."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import subprocess
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from summarily.modeling.training.checkpoints import write_folder
+from summarily.modeling.training.corpora import Corpus
+from summarily.modeling.training.recipe import DataSection, Recipe
+from summarily.version import __version__
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+    from summarily.modeling.training.progress import RunResult
+
+
+def write_hub_folder(
+    folder: Path,
+    recipe: Recipe,
+    result: RunResult,
+    model: PreTrainedModel,
+    tokenizer: PreTrainedTokenizerBase,
+    corpus: Corpus,
+    test_rows: int,
+) -> None:
+    """Write everything `from_pretrained` and a reader need; the old folder stays until the new one is whole."""
+    text = model_card(recipe, result, corpus, type(model).__name__, test_rows)
+
+    def write(partial: Path) -> None:
+        before = model.dtype
+        try:
+            model.to(getattr(torch, recipe.hub.dtype)).save_pretrained(partial)
+        finally:
+            model.to(before)
+        tokenizer.save_pretrained(partial)
+        (partial / "README.md").write_text(text, encoding="utf-8")
+
+    write_folder(folder, write, marker=False)
+
+
+def model_card(recipe: Recipe, result: RunResult, corpus: Corpus, class_name: str, test_rows: int) -> str:
+    """The README.md of a trained model."""
+    name = recipe.hub.name or recipe.model.name.rstrip("/").split("/")[-1]
+    data = data_name(recipe.data)
+    note = f"\n{recipe.hub.note}\n" if recipe.hub.note else ""
+    return f"""{front_matter(recipe, result, name, data)}
+# {name}
+
+`{class_name}` with {result.parameters:,} parameters, trained on {data} by Summarily {__version__}.
+{note}
+## Use
+
+```python
+import summarily.modeling  # registers the model with the auto classes
+from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
+
+tokenizer = AutoTokenizer.from_pretrained("{name}")
+model = AutoModelForSeq2SeqLM.from_pretrained("{name}")
+inputs = tokenizer("A document to be summarized.", return_tensors="pt", truncation=True)
+print(tokenizer.decode(model.generate(**inputs)[0], skip_special_tokens=True))
+```
+
+## Data
+
+{data}: source `{_plain(recipe.data.source)}`, target `{_plain(recipe.data.references or recipe.data.target)}`; at most \
+{recipe.data.max_source_tokens} source and {recipe.data.max_target_tokens} target tokens.
+
+{_bullets(corpus.report().splitlines())}
+
+Changed from the defaults of the data section:
+
+```json
+{json.dumps(changed(recipe.data), indent=1, ensure_ascii=False)}
+```
+
+## Training
+
+{training_table(recipe)}
+
+The run ended by `{result.reason}` after {result.step:,} steps ({result.epoch} full epochs). The weights are those of step \
+{result.best_step:,}, the best of the validation split by {recipe.evaluation.select} ({result.best_score:.4f}).
+
+## Scores
+
+On {test_rows:,} rows of the test split, generated with `{json.dumps(recipe.generation)}`{_cut(recipe)}:
+
+{scores_table(result)}
+
+Signatures:
+
+{_bullets(f"`{text}`" for text in result.signatures.values())}
+
+## Cost
+
+{result.minutes:.1f} minutes on {hardware()}; {result.parameters:,} parameters; weights stored as {recipe.hub.dtype}.
+
+Code: commit `{commit()}`; torch {torch.__version__}.
+"""
+
+
+def front_matter(recipe: Recipe, result: RunResult, name: str, data: str) -> str:
+    """The metadata that the Hub reads (YAML; every value is written as JSON, which YAML includes)."""
+    meta: dict[str, Any] = {
+        "license": recipe.hub.license,
+        "language": recipe.hub.language,
+        "library_name": "transformers",
+        "pipeline_tag": "summarization",
+        "tags": ["summarization", "summarily", *recipe.hub.tags],
+        "metrics": recipe.evaluation.metrics,
+    }
+    if recipe.data.name:
+        meta["datasets"] = [recipe.data.name]
+    if recipe.model.name.count("/") == 1:
+        meta["base_model"] = recipe.model.name
+    measured = [{"type": key, "name": key, "value": round(value, 4)} for key, value in result.scores.items()]
+    task = {"type": "summarization"}
+    dataset = {"name": data, "type": data, "split": recipe.data.test}
+    meta["model-index"] = [
+        {"name": name, "results": [{"task": task, "dataset": dataset, "metrics": measured}]}
+    ]
+    lines = [f"{key}: {json.dumps(value, ensure_ascii=False)}" for key, value in meta.items()]
+    return "\n".join(["---", *lines, "---"])
+
+
+def data_name(section: DataSection) -> str:
+    """What to call the data: its name on the Hub, or its files without their folders."""
+    if section.name:
+        return section.name
+    return ", ".join(dict.fromkeys(Path(path).name.split(".")[0] for path in section.files.values()))
+
+
+def changed(section: DataSection) -> dict[str, Any]:
+    """The values of the data section that are not defaults, but for names and folders."""
+    default = DataSection()
+    hidden = ("use", "name", "files", "source", "target", "references")
+    return {k: v for k, v in vars(section).items() if v != getattr(default, k) and k not in hidden}
+
+
+def training_table(recipe: Recipe) -> str:
+    """Every hyperparameter that is not a default of transformers' config."""
+    sections = {
+        "model.config": recipe.model.config,
+        "tokenizer": vars(recipe.tokenizer)
+        if recipe.tokenizer.kind != "pretrained"
+        else {"kind": "pretrained"},
+        "batch": vars(recipe.batch),
+        "optimizer": vars(recipe.optimizer),
+        "schedule": vars(recipe.schedule),
+        "training": vars(recipe.training),
+    }
+    rows = [f"| {name} | {_settings(values)} |" for name, values in sections.items() if values]
+    return "\n".join(["| section | settings |", "|---|---|", *rows])
+
+
+def scores_table(result: RunResult) -> str:
+    rows = [f"| {key} | {value:.4f} |" for key, value in result.scores.items()]
+    return "\n".join(["| score | mean |", "|---|---|", *rows])
+
+
+def hardware() -> str:
+    """The device and its number, without anything that names the machine."""
+    if torch.cuda.is_available():
+        return f"{torch.cuda.device_count()} x {torch.cuda.get_device_name()}"
+    return f"a CPU ({platform.machine()}, {torch.get_num_threads()} threads of {os.cpu_count()} cores)"
+
+
+def commit() -> str:
+    """The commit of this code, if it runs from a checkout."""
+    command = ["git", "-C", str(Path(__file__).parent), "rev-parse", "--short=12", "HEAD"]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=10, check=True)
+    except (OSError, subprocess.SubprocessError):
+        return f"release {__version__}"
+    return done.stdout.strip()
+
+
+def _settings(values: dict[str, Any]) -> str:
+    return ", ".join(f"{key} {value}" for key, value in values.items() if value is not None)
+
+
+def _bullets(lines: Any) -> str:
+    return "\n".join(f"- {line}" for line in lines)
+
+
+def _plain(columns: str | list[str]) -> str:
+    return columns if isinstance(columns, str) else " + ".join(columns)
+
+
+def _cut(recipe: Recipe) -> str:
+    section = recipe.evaluation
+    limits = [(section.max_words, "words"), (section.max_bytes, "bytes")]
+    cuts = [f"{limit} {unit}" for limit, unit in limits if limit is not None]
+    return f", cut at {' and '.join(cuts)}" if cuts else ""

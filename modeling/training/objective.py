@@ -1,0 +1,75 @@
+"""What is minimised, and at which rate."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import torch
+
+from summarily.modeling.training.collators import IGNORED_LABEL
+from summarily.modeling.training.recipe import ScheduleSection, TrainingSection
+
+BatchLoss = Callable[[torch.nn.Module, dict[str, torch.Tensor], TrainingSection], torch.Tensor]
+
+
+def summary_loss(
+    model: torch.nn.Module, batch: dict[str, torch.Tensor], training: TrainingSection
+) -> torch.Tensor:
+    """The loss of a batch *summed* over its targets: the model's own, or cross entropy with label smoothing."""
+    labels = batch["labels"]
+    if training.label_smoothing:
+        inputs = {name: tensor for name, tensor in batch.items() if name != "labels"}
+        return smoothed_cross_entropy(model(**inputs).logits, labels, training.label_smoothing)
+    return model(**batch).loss * (labels != IGNORED_LABEL).sum()
+
+
+def smoothed_cross_entropy(logits: torch.Tensor, labels: torch.Tensor, smoothing: float) -> torch.Tensor:
+    """tensor2tensor's label smoothing, summed over the targets.
+
+    The mass `smoothing` is spread over the *other* V - 1 words, and the entropy of that target distribution
+    is taken off, so that a perfect model has loss 0.
+
+    Example:
+        >>> logits = torch.log(torch.tensor([[[0.9, 0.05, 0.05]]]))
+        >>> round(smoothed_cross_entropy(logits, torch.tensor([[0]]), 0.1).item(), 6)
+        0.0
+    """
+    kept = labels != IGNORED_LABEL
+    log_probabilities = torch.log_softmax(logits.float(), dim=-1)[kept]
+    vocabulary = logits.shape[-1]
+    other = smoothing / (vocabulary - 1)
+    right = log_probabilities.gather(1, labels[kept][:, None])[:, 0]
+    cross_entropy = -(1 - smoothing) * right - other * (log_probabilities.sum(-1) - right)
+    entropy = -((1 - smoothing) * math.log(1 - smoothing) + smoothing * math.log(other))
+    return (cross_entropy - entropy).sum()
+
+
+def learning_rate(schedule: ScheduleSection, step: int, done: float, factor: float, width: int) -> float:
+    """The rate of optimizer step `step` (from 1).
+
+    With r = learning_rate and w = warmup_steps, all rise as step / w first, then
+    constant: r; linear: r (1 - done); inverse_sqrt: r sqrt(w / step); plateau: r times the factor that
+    evaluations without progress have left; noam: tensor2tensor's v3, r max(step, w)^-0.5 width^-0.5.
+
+    Args:
+        schedule: the recipe's section.
+        step: the step about to be taken.
+        done: the part of the run's budget (steps or minutes) that is used up, for "linear".
+        factor: for "plateau".
+        width: of the model, for "noam".
+
+    Example:
+        >>> noam = ScheduleSection(kind="noam", learning_rate=2.0, warmup_steps=8000)
+        >>> f"{learning_rate(noam, 8000, 0, 1, 512):.3g}"
+        '0.000988'
+    """
+    warmup = max(schedule.warmup_steps, 1)
+    rate = schedule.learning_rate * min(1.0, step / warmup)
+    if schedule.kind == "linear":
+        return rate * max(0.0, 1 - done)
+    if schedule.kind == "inverse_sqrt":
+        return rate * math.sqrt(warmup / max(step, warmup))
+    if schedule.kind == "noam":
+        return rate * max(step, warmup) ** -0.5 * width**-0.5
+    return rate * factor if schedule.kind == "plateau" else rate

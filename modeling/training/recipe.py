@@ -1,0 +1,429 @@
+"""Recipes: small typed files that say what a training run does.
+
+A recipe is a TOML file with one table per section below. Keys and types are checked strictly, so that a
+typing error stops the run before it starts:
+
+    >>> recipe = load_recipe("attention_variants_reuters", ["training.max_steps=100"])
+    >>> recipe.training.max_steps
+    100
+    >>> load_recipe("attention_variants_reuters", ["training.max_step=100"])
+    Traceback (most recent call last):
+    summarily.modeling.training.recipe.RecipeError: training.max_step is not a key of a recipe; did you mean training.max_steps?
+
+`[data] use = "xsum"` starts from `recipes/data/xsum.toml`, so that every model can use every data set;
+`--set data.use=xsum` on the command line does the same.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import tomllib
+import types
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+
+RECIPES = Path(__file__).parent / "recipes"
+
+
+class RecipeError(ValueError):
+    """The recipe cannot be used; the message names the key and the fix."""
+
+
+@dataclass(frozen=True)
+class ModelSection:
+    """`name` is a model type (built from scratch with `config`), a Hub id or a folder (loaded)."""
+
+    name: str
+    config: dict[str, Any] = field(default_factory=dict)
+    revision: str | None = None
+    gradient_checkpointing: bool = False
+
+
+@dataclass(frozen=True)
+class TokenizerSection:
+    """`pretrained` loads `name` (by default the model's own); `word` and `bpe` train one on the training split."""
+
+    kind: Literal["pretrained", "word", "bpe"] = "pretrained"
+    name: str | None = None
+    vocabulary_size: int = 8000
+    min_frequency: int = 2
+    lowercase: bool = False
+    digits_to_hash: bool = False
+    split: Literal["words", "whitespace"] = "words"
+    unknown: str = "<unk>"
+
+
+@dataclass(frozen=True)
+class DataSection:
+    """Where the pairs come from and what is done to them; see `corpora`."""
+
+    use: str | None = None  # a file of recipes/data to start from
+    name: str | None = None  # a data set of the Hub
+    config: str | None = None
+    revision: str | None = None
+    files: dict[str, str] = field(default_factory=dict)  # split -> file, or DUC folder, under --data
+    # Columns: "abstract", "sections[].text", ["title", "body"]; lists of strings are joined by `joiner`.
+    source: str | list[str] = "document"
+    target: str | list[str] = "summary"
+    references: str | None = None  # a list column when there are several; the first is the target
+    headings: str | None = None  # one heading for each part of the source
+    id: str | None = None  # without one, the content itself decides the split
+    joiner: str = "\n"
+    # Splits: a split's name, or "train@0-90": the rows of "train" whose hash falls into that percentage.
+    train: str = "train"
+    validation: str = "validation"
+    test: str = "test"
+    split_column: str | None = None  # the split of a row is the value of this column
+    split_seed: int = 0
+    limits: dict[str, int] = field(default_factory=dict)  # split -> rows to keep at most
+    streaming: bool = False
+    # Preprocessing of the papers.
+    prefix: str = ""
+    ptb_tokens: bool = False
+    lowercase: bool = False
+    digits_to_hash: bool = False
+    rare_words_below: int = 0  # words seen less often in the training split become UNK
+    headline_filter: bool = False
+    drop_duplicates: bool = False
+    min_source_words: int = 1
+    min_target_words: int = 1
+    keep_headings: bool = False
+    cut_after_conclusion: bool = False
+    cnn_marker: Literal["keep", "strip"] = "keep"
+    sentence_marks: Literal["keep", "strip"] = "keep"
+    math_marks: Literal["keep", "strip"] = "keep"
+    # Truncation, in tokens, special tokens included.
+    max_source_tokens: int = 1024
+    max_target_tokens: int = 128
+
+
+@dataclass(frozen=True)
+class BatchSection:
+    """One optimizer step sees about `tokens` tokens, padding included, in forward passes of `micro_tokens`."""
+
+    tokens: int = 8192
+    micro_tokens: int | None = None
+    max_examples: int | None = None
+    pool: int = 8192  # rows that are sorted by length together
+
+
+@dataclass(frozen=True)
+class OptimizerSection:
+    kind: Literal["adam", "adamw", "adagrad", "sgd"] = "adamw"
+    beta1: float = 0.9
+    beta2: float = 0.999
+    epsilon: float = 1e-8
+    weight_decay: float = 0.0
+    initial_accumulator: float = 0.1  # Adagrad's
+    max_gradient_norm: float | None = None
+
+
+@dataclass(frozen=True)
+class ScheduleSection:
+    """See `train.learning_rate` for the formulas."""
+
+    kind: Literal["constant", "linear", "inverse_sqrt", "noam", "plateau"] = "constant"
+    learning_rate: float = 1e-4
+    warmup_steps: int = 0
+    width: int | None = None  # noam: the model's width, by default its config's
+    factor: float = 0.5  # plateau
+    patience: int = 0  # plateau: evaluations without progress before the rate falls
+
+
+@dataclass(frozen=True)
+class TrainingSection:
+    seed: int = 0
+    max_steps: int | None = None
+    max_epochs: int | None = None
+    max_minutes: float | None = None
+    label_smoothing: float = 0.0
+    normalize: Literal["tokens", "examples"] = "tokens"
+    precision: Literal["auto", "fp32", "bf16", "fp16"] = "auto"
+    find_unused_parameters: bool = False
+    log_every: int = 10
+    evaluate_every: int = 500
+    checkpoint_every: int = 500
+    checkpoint_minutes: float = 10.0
+    keep_checkpoints: int = 2
+    patience: int | None = None  # evaluations without progress before the run stops
+    tensorboard: bool = True  # if it is installed
+
+
+@dataclass(frozen=True)
+class EvaluationSection:
+    """`select` is "loss" or a score such as "rougeL", "rouge1_recall", "vert" of one of `metrics`."""
+
+    select: str = "loss"
+    metrics: list[str] = field(default_factory=lambda: ["rouge"])
+    preset: Literal["light", "paper"] = "light"
+    validation_examples: int = 200  # summaries generated at each evaluation when `select` is not the loss
+    test_examples: int | None = None
+    max_words: int | None = None
+    max_bytes: int | None = None
+    tokens: int | None = None  # batch size, by default that of a forward pass in training
+
+
+@dataclass(frozen=True)
+class HubSection:
+    """What the folder for the Hub says and how its weights are stored."""
+
+    name: str | None = None
+    dtype: Literal["float32", "float16", "bfloat16"] = "float32"
+    license: str = "apache-2.0"
+    language: str = "en"
+    tags: list[str] = field(default_factory=list)
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """Everything a run depends on."""
+
+    model: ModelSection
+    data: DataSection
+    tokenizer: TokenizerSection = field(default_factory=TokenizerSection)
+    batch: BatchSection = field(default_factory=BatchSection)
+    optimizer: OptimizerSection = field(default_factory=OptimizerSection)
+    schedule: ScheduleSection = field(default_factory=ScheduleSection)
+    training: TrainingSection = field(default_factory=TrainingSection)
+    evaluation: EvaluationSection = field(default_factory=EvaluationSection)
+    generation: dict[str, Any] = field(default_factory=dict)
+    hub: HubSection = field(default_factory=HubSection)
+
+    def __post_init__(self) -> None:
+        _check(self)
+
+    @property
+    def micro_tokens(self) -> int:
+        return self.batch.micro_tokens or self.batch.tokens
+
+    def to_dict(self) -> dict[str, Any]:
+        return dataclasses.asdict(self)
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Recipe:
+        """Build a recipe from nested dictionaries, checking every key and type.
+
+        Example:
+            >>> Recipe.from_dict({"model": {"name": "bart"}, "data": {"name": "EdinburghNLP/xsum"},
+            ...                   "training": {"max_steps": 10}}).data.max_target_tokens
+            128
+        """
+        return _build(cls, values, "")
+
+
+def load_recipe(name: str | Path, overrides: Iterable[str] = ()) -> Recipe:
+    """Read a recipe file, or one of the recipes of this package by name, and apply `section.key=value`."""
+    values = _read(_find(str(name), RECIPES))
+    # `data.use` decides what the other data overrides are applied to, so it goes first.
+    for override in sorted(overrides, key=lambda text: not text.startswith("data.use=")):
+        key, separator, text = override.partition("=")
+        if not separator:
+            raise RecipeError(f"{override!r} is not an override; write section.key=value.")
+        _set(values, key.strip().split("."), text.strip())
+        if key.strip() == "data.use":
+            values["data"] = {"use": text.strip(), **_lengths(values.get("data", {}))}
+    values["data"] = _with_base(values.get("data", {}))
+    return Recipe.from_dict(values)
+
+
+def _lengths(data: Mapping[str, Any]) -> dict[str, Any]:
+    """What belongs to the model rather than to the data set stays when the data set is exchanged."""
+    return {key: data[key] for key in ("max_source_tokens", "max_target_tokens", "prefix") if key in data}
+
+
+def _with_base(data: Mapping[str, Any]) -> dict[str, Any]:
+    if not data.get("use"):
+        return dict(data)
+    base = _read(_find(str(data["use"]), RECIPES / "data"))
+    return {**base.get("data", {}), **data}
+
+
+def _find(name: str, folder: Path) -> Path:
+    for path in (Path(name), folder / f"{name}.toml"):
+        if path.is_file():
+            return path
+    known = sorted(path.stem for path in folder.glob("*.toml"))
+    raise RecipeError(
+        f"there is no recipe file {name!r}{did_you_mean(name, known)} Known names: {', '.join(known)}."
+    )
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except tomllib.TOMLDecodeError as error:
+        raise RecipeError(f"{path.name} is not valid TOML: {error}") from None
+
+
+# --- checking ---------------------------------------------------------------------------------------------
+
+
+def did_you_mean(name: str, known: Iterable[str], prefix: str = "") -> str:
+    """The end of an error message: the nearest of the known names, if any is near."""
+    near = difflib.get_close_matches(name, list(known), n=1, cutoff=0.5)
+    return f"; did you mean {prefix}{near[0]}?" if near else "."
+
+
+def _build(cls: type, values: Any, path: str) -> Any:
+    where = path.rstrip(".")
+    if not isinstance(values, Mapping):
+        raise RecipeError(f"{where} is {values!r}; expected a table of keys.")
+    hints = get_type_hints(cls)
+    for key in values:
+        if key not in hints:
+            hint = did_you_mean(key, hints, path)
+            raise RecipeError(f"{path}{key} is not a key of a recipe{hint}")
+    for entry in dataclasses.fields(cls):
+        required = entry.default is dataclasses.MISSING and entry.default_factory is dataclasses.MISSING
+        if required and entry.name not in values:
+            raise RecipeError(f"{path}{entry.name} is missing from the recipe.")
+    return cls(**{key: _typed(value, hints[key], path + key) for key, value in values.items()})
+
+
+def _typed(value: Any, hint: Any, path: str) -> Any:
+    """`value` as the annotated type, or an error that names the key."""
+    origin, arguments = get_origin(hint), get_args(hint)
+    if dataclasses.is_dataclass(hint):
+        return _build(hint, value, path + ".")  # type: ignore[arg-type]
+    if origin in (Union, types.UnionType):
+        for choice in arguments:
+            try:
+                return _typed(value, choice, path)
+            except RecipeError:
+                continue
+    elif origin is Literal:
+        if value in arguments:
+            return value
+        choices = ", ".join(map(repr, arguments))
+        raise RecipeError(
+            f"{path} is {value!r}; choose one of {choices}{did_you_mean(str(value), arguments)}"
+        )
+    elif origin is dict and isinstance(value, Mapping):
+        return {str(key): _typed(item, arguments[1], f"{path}.{key}") for key, item in value.items()}
+    elif origin is list and isinstance(value, list):
+        return [_typed(item, arguments[0], f"{path}[{i}]") for i, item in enumerate(value)]
+    elif hint is Any:
+        return value
+    elif hint is float and isinstance(value, int) and not isinstance(value, bool):
+        return float(value)
+    elif isinstance(hint, type) and type(value) is hint:
+        return value
+    raise RecipeError(f"{path} is {value!r} ({type(value).__name__}); expected {_type_name(hint)}.")
+
+
+def _type_name(hint: Any) -> str:
+    if isinstance(hint, type) and not get_args(hint):
+        return "none" if hint is type(None) else hint.__name__
+    if get_origin(hint) in (Union, types.UnionType):
+        return " or ".join(_type_name(choice) for choice in get_args(hint))
+    return str(hint).replace("typing.", "")
+
+
+def _set(values: dict[str, Any], keys: list[str], text: str) -> None:
+    """Put the override into the nested dictionaries, its text read as what the field expects."""
+    hint: Any = Recipe
+    path = ""
+    for key in keys:
+        if dataclasses.is_dataclass(hint):
+            hints = get_type_hints(hint)
+            if key not in hints:
+                raise RecipeError(f"{path}{key} is not a key of a recipe{did_you_mean(key, hints, path)}")
+            hint = hints[key]
+        elif get_origin(hint) is dict:
+            hint = get_args(hint)[1]
+        elif hint is not Any:
+            raise RecipeError(f"{path.rstrip('.')} has no keys of its own; write {path.rstrip('.')}=value.")
+        path += key + "."
+    if dataclasses.is_dataclass(hint):
+        raise RecipeError(
+            f"{path.rstrip('.')} is a section; name one of its keys, such as {path}{next(iter(get_type_hints(hint)))}=value."
+        )
+    for key in keys[:-1]:
+        values = values.setdefault(key, {})
+        if not isinstance(values, dict):
+            raise RecipeError(f"{key} is not a table, so {'.'.join(keys)} cannot be set.")
+    values[keys[-1]] = _parse(text, hint, ".".join(keys))
+
+
+def _parse(text: str, hint: Any, path: str) -> Any:
+    choices = get_args(hint) if get_origin(hint) in (Union, types.UnionType) else (hint,)
+    if text.lower() == "none" and type(None) in choices:
+        return None
+    if text in ("True", "False"):
+        text = text.lower()
+    try:
+        value: Any = tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        value = text  # a bare word is a string
+    try:
+        return _typed(value, hint, path)
+    except RecipeError:
+        if str in choices:
+            return text  # a string that looks like a number, such as a revision
+        raise
+
+
+def _check(recipe: Recipe) -> None:
+    """The rules that types cannot say."""
+    data, batch, training, evaluation = recipe.data, recipe.batch, recipe.training, recipe.evaluation
+    positive = {
+        "batch.tokens": batch.tokens,
+        "batch.micro_tokens": batch.micro_tokens,
+        "batch.max_examples": batch.max_examples,
+        "batch.pool": batch.pool,
+        "data.max_source_tokens": data.max_source_tokens,
+        "data.max_target_tokens": data.max_target_tokens,
+        "schedule.learning_rate": recipe.schedule.learning_rate,
+        "training.max_steps": training.max_steps,
+        "training.max_epochs": training.max_epochs,
+        "training.max_minutes": training.max_minutes,
+        "training.log_every": training.log_every,
+        "training.evaluate_every": training.evaluate_every,
+        "training.checkpoint_every": training.checkpoint_every,
+        "training.checkpoint_minutes": training.checkpoint_minutes,
+        "training.keep_checkpoints": training.keep_checkpoints,
+    }
+    for key, value in positive.items():
+        if value is not None and value <= 0:
+            raise RecipeError(f"{key} is {value}; it must be above 0.")
+    if not 0 <= training.label_smoothing < 1:
+        raise RecipeError(f"training.label_smoothing is {training.label_smoothing}; expected 0 <= value < 1.")
+    if training.max_steps is training.max_epochs is training.max_minutes is None:
+        raise RecipeError("the run would never end: set training.max_steps, max_epochs or max_minutes.")
+    if recipe.schedule.kind == "linear" and training.max_steps is training.max_minutes is None:
+        raise RecipeError(
+            "the linear schedule needs training.max_steps or training.max_minutes to fall to 0."
+        )
+    if not data.name and not data.files:
+        raise RecipeError("data.name (a data set of the Hub) or data.files (local files) must be set.")
+    longest = data.max_source_tokens + data.max_target_tokens
+    if min(recipe.micro_tokens, batch.tokens) < longest:
+        raise RecipeError(
+            f"batch.tokens = {batch.tokens} and batch.micro_tokens = {recipe.micro_tokens} must hold one example of "
+            f"data.max_source_tokens + data.max_target_tokens = {longest} tokens; raise them or shorten the data."
+        )
+    if (data.cut_after_conclusion or data.keep_headings) and not data.headings:
+        raise RecipeError(
+            "data.cut_after_conclusion and data.keep_headings need data.headings, the column with the "
+            'heading of each part of the source, such as "sections[].heading".'
+        )
+    if data.streaming and data.drop_duplicates:
+        raise RecipeError(
+            "data.drop_duplicates would remember every row of a stream; turn one of the two off."
+        )
+    if data.streaming and data.rare_words_below:
+        raise RecipeError(
+            "data.rare_words_below counts the whole training split, which a stream has not got; leave rare "
+            "words to the tokenizer (tokenizer.kind = 'word' with vocabulary_size)."
+        )
+    if evaluation.select != "loss" and not any(
+        evaluation.select.startswith(name) for name in evaluation.metrics
+    ):
+        raise RecipeError(
+            f"evaluation.select is {evaluation.select!r}, which none of evaluation.metrics = {evaluation.metrics} "
+            "computes; choose 'loss' or add the metric."
+        )

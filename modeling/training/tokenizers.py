@@ -1,0 +1,127 @@
+"""Word-level and byte-pair tokenizers, trained on a corpus and saved as `PreTrainedTokenizerFast`.
+
+Ids follow tensor2tensor: padding 0, end of sequence 1, then unknown 2. Every text ends with the end token.
+Lower-casing and digit masking are part of the tokenizer, so that a published model reads raw text.
+
+    >>> section = TokenizerSection(kind="word", lowercase=True, min_frequency=1)
+    >>> tokenizer = train_tokenizer(["The U.S. didn't sell 3.5 mln tonnes."], section)
+    >>> tokenizer.convert_ids_to_tokens(tokenizer("The U.S. didn't sell").input_ids)
+    ['the', 'u.s.', 'did', "n't", 'sell', '</s>']
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from tokenizers import (
+    AddedToken,
+    Regex,
+    Tokenizer,
+    decoders,
+    models,
+    normalizers,
+    pre_tokenizers,
+    processors,
+    trainers,
+)
+from transformers import PreTrainedTokenizerFast
+
+from summarily.modeling.training.recipe import TokenizerSection
+
+if TYPE_CHECKING:
+    from tokenizers.normalizers import Normalizer
+
+PAD, EOS = "<pad>", "</s>"
+
+# Words close to those of the Penn Treebank, for text that is not yet separated by blanks.
+_WORDS = Regex(
+    "|".join(
+        [
+            r"(?:\p{L}\.){2,}",  # U.S.
+            r"\p{L}+(?=n't\b)|n't\b",  # did n't
+            r"'(?:s|re|ve|ll|d|m)\b",  # it 's
+            r"[\p{N}#]+(?:[.,/:-][\p{N}#]+)*",  # 3.5, 1,000, #.#
+            r"[\p{L}\p{M}\p{N}_#]+(?:[-@][\p{L}\p{M}\p{N}_#]+)*",  # well-known
+            r"\.\.\.|--|``|''",
+            r"[^\s]",
+        ]
+    )
+)
+
+
+def train_tokenizer(
+    texts: Iterable[str], section: TokenizerSection, max_length: int | None = None
+) -> PreTrainedTokenizerFast:
+    """Train the tokenizer a recipe describes (`kind` "word" or "bpe").
+
+    Example:
+        >>> bpe = TokenizerSection(kind="bpe", vocabulary_size=300)
+        >>> tokenizer = train_tokenizer(["low lower lowest"] * 3, bpe)
+        >>> tokenizer.decode(tokenizer("lower").input_ids, skip_special_tokens=True)
+        'lower'
+    """
+    if section.kind == "pretrained":
+        raise ValueError("tokenizer.kind is 'pretrained': there is nothing to train; choose 'word' or 'bpe'.")
+    special = [PAD, EOS, section.unknown]
+    tokenizer = _word_level(section) if section.kind == "word" else _byte_pairs(section)
+    options = {
+        "vocab_size": section.vocabulary_size,
+        "min_frequency": section.min_frequency,
+        "special_tokens": [AddedToken(token, normalized=False, special=True) for token in special],
+        "show_progress": False,
+    }
+    if section.kind == "word":
+        trainer = trainers.WordLevelTrainer(**options)
+    else:
+        alphabet = pre_tokenizers.ByteLevel.alphabet()
+        if section.vocabulary_size < len(alphabet) + len(special):
+            raise ValueError(
+                f"tokenizer.vocabulary_size is {section.vocabulary_size}; a byte-pair vocabulary needs at least "
+                f"{len(alphabet)} bytes and {len(special)} special tokens."
+            )
+        trainer = trainers.BpeTrainer(initial_alphabet=sorted(alphabet), **options)
+    tokenizer.train_from_iterator(texts, trainer)
+    tokenizer.post_processor = processors.TemplateProcessing(
+        single=f"$A {EOS}", pair=f"$A {EOS} $B {EOS}", special_tokens=[(EOS, tokenizer.token_to_id(EOS))]
+    )
+    limit = {} if max_length is None else {"model_max_length": max_length}
+    return PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer,
+        pad_token=PAD,
+        eos_token=EOS,
+        unk_token=section.unknown,
+        padding_side="right",
+        clean_up_tokenization_spaces=False,
+        model_input_names=["input_ids", "attention_mask"],
+        **limit,
+    )
+
+
+def _normalizer(section: TokenizerSection) -> Normalizer:
+    steps: list[Normalizer] = [normalizers.NFC()]
+    if section.lowercase:
+        steps.append(normalizers.Lowercase())
+    if section.digits_to_hash:
+        steps.append(normalizers.Replace(Regex(r"\p{Nd}"), "#"))
+    return normalizers.Sequence(steps)
+
+
+def _word_level(section: TokenizerSection) -> Tokenizer:
+    tokenizer = Tokenizer(models.WordLevel(unk_token=section.unknown))
+    tokenizer.normalizer = _normalizer(section)
+    if section.split == "whitespace":
+        tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    else:
+        words = pre_tokenizers.Split(_WORDS, behavior="isolated")
+        tokenizer.pre_tokenizer = pre_tokenizers.Sequence([pre_tokenizers.WhitespaceSplit(), words])
+    return tokenizer
+
+
+def _byte_pairs(section: TokenizerSection) -> Tokenizer:
+    tokenizer = Tokenizer(models.BPE(unk_token=section.unknown))
+    tokenizer.normalizer = _normalizer(section)
+    # A blank before the first word too: a word has one spelling wherever it stands.
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=True)
+    tokenizer.decoder = decoders.Sequence([decoders.ByteLevel(), decoders.Strip(" ", 1, 0)])
+    return tokenizer

@@ -1,0 +1,460 @@
+"""One training loop for every model: `train(recipe, output_dir)`.
+
+Nothing is lost: the state of a run is checkpointed atomically, and the same call goes on where the last complete
+checkpoint was written; on a CPU the final weights are bit for bit those of a run that was never stopped.
+
+    >>> from summarily.modeling.training.recipe import load_recipe
+    >>> recipe = load_recipe("attention_variants_reuters", ["training.max_minutes=10"])
+    >>> result = train(recipe, "runs/reuters", data="path/to/data")  # doctest: +SKIP
+    >>> result.scores["rouge1"]  # doctest: +SKIP
+
+The output folder holds `checkpoints/`, `log.jsonl` (one line for each logged step and evaluation), `tensorboard/`,
+`tokenizer/`, `recipe.json`, `predictions.jsonl` and `result.json` of the test split, and `hub/`, ready to publish.
+
+Limits: data parallelism only (no FSDP, DeepSpeed or tensor parallelism), and every process reads the whole of
+a stream.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import signal
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+from accelerate import Accelerator
+from accelerate.utils import gather_object, set_seed
+
+from summarily.modeling.training.building import (
+    build_model,
+    build_optimizer,
+    build_tokenizer,
+    encode_splits,
+    make_accelerator,
+    model_width,
+)
+from summarily.modeling.training.card import write_hub_folder
+from summarily.modeling.training.checkpoints import (
+    Checkpoints,
+    load_state,
+    only_writer,
+    random_state,
+    remove_partial,
+    set_random_state,
+    untouched_random_state,
+    write_file,
+)
+from summarily.modeling.training.collators import (
+    Position,
+    SummaryCollator,
+    TokenBatches,
+    pack,
+    row_lengths,
+    share_of,
+)
+from summarily.modeling.training.corpora import Corpus, load_corpus
+from summarily.modeling.training.evaluation import score_summaries, summarize, token_loss
+from summarily.modeling.training.objective import BatchLoss, learning_rate, summary_loss
+from summarily.modeling.training.progress import Clock, Progress, RunLog, RunResult, budget_used, stop_reason
+from summarily.modeling.training.recipe import Recipe, RecipeError
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+Evaluate = Callable[[Any], dict[str, float]]
+
+
+# --- the run ----------------------------------------------------------------------------------------------
+
+
+def train(
+    recipe: Recipe,
+    output_dir: str | Path,
+    data: str | Path | None = None,
+    resume: bool = True,
+    batch_loss: BatchLoss = summary_loss,
+) -> RunResult:
+    """Train what the recipe describes, evaluate it on the test split, and write a folder for the Hub.
+
+    Args:
+        recipe: from `load_recipe`.
+        output_dir: everything the run writes; given again, the run goes on.
+        data: the folder of local files; by default the environment variable `SUMMARILY_DATA`.
+        resume: go on with the run in `output_dir`. Otherwise that folder is moved aside first.
+        batch_loss: the loss of a batch, summed over its targets, for models with a loss of their own.
+    """
+    accelerator = make_accelerator(recipe.training)
+    folder = Path(output_dir)
+    with run_folder(folder, recipe, resume, accelerator):
+        with accelerator.main_process_first():  # the others then find the work done in the cache
+            corpus = load_corpus(recipe.data, data)
+        tokenizer = build_tokenizer(recipe, corpus, folder, accelerator)
+        set_seed(recipe.training.seed)
+        model = build_model(recipe, tokenizer)
+        with accelerator.main_process_first():
+            rows = encode_splits(corpus, tokenizer, recipe)
+        collate = SummaryCollator(
+            pad_token_id=tokenizer.pad_token_id,
+            padding_side=tokenizer.padding_side,
+            # Without the model's own loss (label smoothing) the decoder's inputs are ours to make.
+            decoder_start_token_id=model.config.decoder_start_token_id
+            if recipe.training.label_smoothing
+            else None,
+        )
+        evaluate = make_evaluate(recipe, tokenizer, rows, collate, accelerator)
+        result = fit(recipe, folder, model, rows["train"], collate, evaluate, accelerator, batch_loss)
+        if result.status == "finished":
+            finish(result, recipe, folder, model, tokenizer, corpus, rows, collate, accelerator)
+    return result
+
+
+def fit(
+    recipe: Recipe,
+    folder: Path,
+    model: PreTrainedModel,
+    rows: Any,
+    collate: Callable[[Sequence[Mapping[str, Any]]], dict[str, torch.Tensor]],
+    evaluate: Evaluate,
+    accelerator: Accelerator,
+    batch_loss: BatchLoss = summary_loss,
+) -> RunResult:
+    """The loop: from the latest checkpoint in `folder` to the end of the recipe's budget.
+
+    It leaves the best weights in `model`. `evaluate(model)` returns the held-out scores, among them
+    `recipe.evaluation.select`.
+    """
+    training = recipe.training
+    width = model_width(model, recipe.schedule)
+    set_seed(
+        training.seed, device_specific=True
+    )  # every process its own dropout; process 0 that of a single one
+    wrapped, optimizer = accelerator.prepare(model, build_optimizer(model, recipe.optimizer))
+    checkpoints = Checkpoints(folder / "checkpoints", training.keep_checkpoints)
+    progress = restore(checkpoints, model, optimizer, accelerator)
+    batches = TokenBatches(
+        rows, recipe.batch.tokens, recipe.batch.max_examples, recipe.batch.pool, training.seed
+    ).start(progress.position)
+    log = RunLog(folder, progress.step, training, accelerator.is_main_process)
+    clock = Clock(progress.seconds)
+    checkpoint_due = progress.seconds + training.checkpoint_minutes * 60
+    interrupted = 0
+    with catch_signals() as signals, log:
+        while not (reason := stop_reason(progress, training)):
+            batch = next(batches)
+            step = progress.step + 1
+            rate = learning_rate(
+                recipe.schedule, step, budget_used(progress, training), progress.rate_factor, width
+            )
+            for group in optimizer.param_groups:
+                group["lr"] = rate
+            local_loss = backward(wrapped, batch.rows, recipe, collate, batch_loss, accelerator)
+            loss, interrupted, seconds = agree(local_loss, signals, clock, accelerator)
+            norm = gradient_norm(wrapped, recipe.optimizer.max_gradient_norm, accelerator)
+            if not math.isfinite(loss) or not (math.isfinite(norm) or accelerator.scaler):
+                raise diverged(step, loss, norm, rate, checkpoints)
+            optimizer.step()
+            optimizer.zero_grad()
+
+            progress.step, progress.position, progress.seconds = step, batch.next, seconds
+            progress.tokens += sum(len(row["input_ids"]) + len(row["labels"]) for row in batch.rows)
+            progress.loss_sum, progress.loss_steps = progress.loss_sum + loss, progress.loss_steps + 1
+            log.step(progress, rate, norm)
+            evaluated, best = step % training.evaluate_every == 0, None
+            if evaluated:
+                best = judge(evaluate(model), progress, recipe, model, log)
+                progress.seconds = shared_seconds(clock, accelerator)
+            if evaluated or interrupted or step % training.checkpoint_every == 0 or seconds > checkpoint_due:
+                save(checkpoints, progress, model, optimizer, best, accelerator)
+                checkpoint_due = progress.seconds + training.checkpoint_minutes * 60
+            if interrupted:
+                reason = signal.Signals(interrupted).name
+                break
+        if not interrupted and progress.evaluated_step != progress.step:
+            best = judge(evaluate(model), progress, recipe, model, log)
+            save(checkpoints, progress, model, optimizer, best, accelerator)
+    if not interrupted:
+        model.load_state_dict(load_state(checkpoints.latest() / "best.pt"))  # type: ignore[operator]
+    return RunResult(
+        status="interrupted" if interrupted else "finished",
+        reason=reason,
+        step=progress.step,
+        epoch=progress.position.epoch,
+        minutes=progress.seconds / 60,
+        best_score=progress.best_score,
+        best_step=progress.best_step,
+        parameters=sum(p.numel() for p in model.parameters()),
+    )
+
+
+def backward(
+    model: torch.nn.Module,
+    rows: Sequence[Mapping[str, Any]],
+    recipe: Recipe,
+    collate: Callable[[Sequence[Mapping[str, Any]]], dict[str, torch.Tensor]],
+    batch_loss: BatchLoss,
+    accelerator: Accelerator,
+) -> float:
+    """Gradients of the loss of the global batch, whatever its division into processes and forward passes.
+
+    The loss is the sum of the token losses of all processes over the number of all their targets (or
+    examples). Returns this process' part of it.
+    """
+    by_tokens = recipe.training.normalize == "tokens"
+    normalizer = sum(len(row["labels"]) for row in rows) if by_tokens else len(rows)
+    mine, counts = share_of(rows, accelerator.process_index, accelerator.num_processes)
+    # Gradients are averaged over processes, but parts of a sum are to be added.
+    scale = accelerator.num_processes / normalizer * counts
+    forwards = pack(row_lengths(mine), range(len(mine)), recipe.micro_tokens)
+    model.train()
+    total = 0.0
+    for i, forward in enumerate(forwards):
+        batch = {k: v.to(accelerator.device) for k, v in collate([mine[row] for row in forward]).items()}
+        last = i == len(forwards) - 1
+        with nullcontext() if last else accelerator.no_sync(model):  # exchange gradients once
+            with accelerator.autocast():
+                loss = batch_loss(model, batch, recipe.training)
+            accelerator.backward(loss * scale)
+        total += loss.item() / normalizer * counts
+    return total
+
+
+def agree(
+    loss: float, signals: list[int], clock: Clock, accelerator: Accelerator
+) -> tuple[float, int, float]:
+    """What all processes must see alike: the loss of the step, a signal to stop, the time used."""
+    if accelerator.num_processes == 1:
+        return loss, max(signals, default=0), clock.seconds()
+    main = accelerator.is_main_process
+    values = [loss, float(max(signals, default=0)), clock.seconds() if main else 0.0]
+    everyone = accelerator.gather(torch.tensor([values], device=accelerator.device))
+    return everyone[:, 0].sum().item(), int(everyone[:, 1].max()), everyone[0, 2].item()
+
+
+def shared_seconds(clock: Clock, accelerator: Accelerator) -> float:
+    return agree(0.0, [], clock, accelerator)[2]
+
+
+def gradient_norm(model: torch.nn.Module, limit: float | None, accelerator: Accelerator) -> float:
+    """The norm of the gradients, which are clipped to `limit` if there is one."""
+    return float(accelerator.clip_grad_norm_(model.parameters(), math.inf if limit is None else limit))
+
+
+def diverged(
+    step: int, loss: float, norm: float, rate: float, checkpoints: Checkpoints
+) -> FloatingPointError:
+    newest = checkpoints.latest()
+    stands = f"the last good checkpoint is {newest}" if newest else "there is no checkpoint yet"
+    return FloatingPointError(
+        f"step {step}: the loss is {loss} and the gradient norm {norm} at learning rate {rate:.3g}; the step was not "
+        f"taken, and {stands}. Lower schedule.learning_rate, lengthen schedule.warmup_steps, or set "
+        f"optimizer.max_gradient_norm, and start again."
+    )
+
+
+def judge(
+    scores: dict[str, float], progress: Progress, recipe: Recipe, model: torch.nn.Module, log: RunLog
+) -> dict[str, torch.Tensor] | None:
+    """Compare an evaluation with the best so far; returns the weights if they are the new best."""
+    select = recipe.evaluation.select
+    if select not in scores:
+        raise RecipeError(f"evaluation.select is {select!r}; the evaluation has {', '.join(sorted(scores))}.")
+    score = scores[select]
+    sign = -1 if select == "loss" else 1
+    better = progress.best_score is None or sign * score > sign * progress.best_score
+    progress.evaluated_step = progress.step
+    progress.stale = 0 if better else progress.stale + 1
+    progress.stale_rate = 0 if better else progress.stale_rate + 1
+    if recipe.schedule.kind == "plateau" and progress.stale_rate > recipe.schedule.patience:
+        progress.rate_factor *= recipe.schedule.factor
+        progress.stale_rate = 0
+    log.evaluation(progress, scores)
+    if not better:
+        return None
+    progress.best_score, progress.best_step = score, progress.step
+    return {name: tensor.detach().cpu().clone() for name, tensor in model.state_dict().items()}
+
+
+# --- checkpoints ------------------------------------------------------------------------------------------
+
+
+def save(
+    checkpoints: Checkpoints,
+    progress: Progress,
+    model: torch.nn.Module,
+    optimizer: Any,
+    best: dict[str, torch.Tensor] | None,
+    accelerator: Accelerator,
+) -> None:
+    random_states = gather_object([random_state()])
+    if accelerator.is_main_process:
+        state = {
+            "progress": asdict(progress) | {"position": tuple(progress.position)},
+            "model": model.state_dict(),
+            "optimizer": optimizer.state_dict(),
+            "scaler": accelerator.scaler.state_dict() if accelerator.scaler else {},
+            "random": random_states,
+        }
+        checkpoints.save(progress.step, state, best)
+    accelerator.wait_for_everyone()
+
+
+def restore(
+    checkpoints: Checkpoints, model: torch.nn.Module, optimizer: Any, accelerator: Accelerator
+) -> Progress:
+    newest = checkpoints.latest()
+    if newest is None:
+        return Progress()
+    state = load_state(newest / "state.pt")
+    model.load_state_dict(state["model"])
+    optimizer.load_state_dict(state["optimizer"])
+    if accelerator.scaler:
+        accelerator.scaler.load_state_dict(state["scaler"])
+    if accelerator.process_index < len(
+        state["random"]
+    ):  # more processes than before: theirs are freshly seeded
+        set_random_state(state["random"][accelerator.process_index])
+    values = state["progress"]
+    return Progress(**values | {"position": Position(*values["position"])})
+
+
+@contextmanager
+def catch_signals() -> Iterator[list[int]]:
+    """The list receives SIGTERM and SIGINT; a second Ctrl-C interrupts at once."""
+    received: list[int] = []
+    if threading.current_thread() is not threading.main_thread():
+        yield received
+        return
+
+    def remember(number: int, frame: Any) -> None:
+        received.append(number)
+        signal.signal(number, before[number])
+
+    before = {number: signal.signal(number, remember) for number in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        yield received
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+@contextmanager
+def run_folder(folder: Path, recipe: Recipe, resume: bool, accelerator: Accelerator) -> Iterator[None]:
+    """Hold the output folder, moved aside if the run is to start afresh, and check that the recipe is the same."""
+    if not accelerator.is_main_process:
+        accelerator.wait_for_everyone()
+        yield
+        return
+    if not resume and folder.exists():
+        number = 1
+        while (aside := folder.with_name(f"{folder.name}.previous-{number}")).exists():
+            number += 1
+        folder.rename(aside)
+    with only_writer(folder):
+        for place in (folder, folder / "checkpoints"):
+            remove_partial(place)
+        check_same_recipe(folder / "recipe.json", recipe)
+        write_file(folder / "recipe.json", json.dumps(recipe.to_dict(), indent=1))
+        accelerator.wait_for_everyone()
+        yield
+
+
+_MAY_CHANGE = ("training.max_", "training.log_", "training.evaluate_", "training.checkpoint_", "training.keep_",
+               "training.patience", "training.tensorboard", "evaluation.test_", "hub.")  # fmt: skip
+
+
+def check_same_recipe(path: Path, recipe: Recipe) -> None:
+    """A run goes on with the recipe it began with, apart from its budget and its outputs."""
+    if not path.exists():
+        return
+    before, now = (_flat(values) for values in (json.loads(path.read_text()), recipe.to_dict()))
+    changed = [
+        f"{key} ({before.get(key)!r} -> {now.get(key)!r})"
+        for key in sorted(before.keys() | now.keys())
+        if before.get(key) != now.get(key) and not key.startswith(_MAY_CHANGE)
+    ]
+    if changed:
+        raise RecipeError(
+            f"{path.parent} holds a run of another recipe: {', '.join(changed)}. Choose another output folder, or "
+            "start afresh (--no-resume), which moves the old one aside."
+        )
+
+
+def _flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    flat: dict[str, Any] = {}
+    for key, value in values.items():
+        flat.update(_flat(value, f"{prefix}{key}.") if isinstance(value, Mapping) else {prefix + key: value})
+    return flat
+
+
+# --- the parts of a run -----------------------------------------------------------------------------------
+
+
+def make_evaluate(
+    recipe: Recipe,
+    tokenizer: PreTrainedTokenizerBase,
+    rows: Mapping[str, Any],
+    collate: SummaryCollator,
+    accelerator: Accelerator,
+) -> Evaluate:
+    """Held-out loss and, if the best checkpoint is chosen by them, the scores of generated summaries."""
+    section = recipe.evaluation
+    tokens = section.tokens or recipe.micro_tokens
+    validation = rows["validation"]
+    subset = validation.select(range(min(section.validation_examples, len(validation))))
+
+    def evaluate(model: Any) -> dict[str, float]:
+        with untouched_random_state():
+            scores = {"loss": token_loss(model, validation, collate, tokens, accelerator)}
+            if section.select != "loss":
+                summaries = summarize(model, tokenizer, subset, collate, section, tokens, accelerator)
+                scores |= score_summaries(summaries, subset, section, accelerator)[0]
+        return scores
+
+    return evaluate
+
+
+def finish(
+    result: RunResult,
+    recipe: Recipe,
+    folder: Path,
+    model: PreTrainedModel,
+    tokenizer: PreTrainedTokenizerBase,
+    corpus: Corpus,
+    rows: Mapping[str, Any],
+    collate: SummaryCollator,
+    accelerator: Accelerator,
+) -> None:
+    """Score the test split with the best weights, and write the folder for the Hub; only once."""
+    model.to(accelerator.device)
+    stored = folder / "result.json"
+    if stored.exists() and (folder / "hub").is_dir():
+        previous = json.loads(stored.read_text())
+        if previous["step"] == result.step and previous["best_step"] == result.best_step:
+            result.scores, result.signatures = previous["scores"], previous["signatures"]
+            return
+    section = recipe.evaluation
+    test = rows["test"]
+    if section.test_examples is not None:
+        test = test.select(range(min(section.test_examples, len(test))))
+    tokens = section.tokens or recipe.micro_tokens
+    loss = token_loss(model, test, collate, tokens, accelerator)
+    summaries = summarize(model, tokenizer, test, collate, section, tokens, accelerator)
+    scores, result.signatures = score_summaries(summaries, test, section, accelerator)
+    result.scores = {"loss": loss, **scores}
+    if accelerator.is_main_process:
+        lines = [
+            json.dumps(
+                {"id": row["id"], "prediction": text, "references": row["references"]}, ensure_ascii=False
+            )
+            for row, text in zip(test.select_columns(["id", "references"]), summaries, strict=True)
+        ]
+        write_file(folder / "predictions.jsonl", "\n".join(lines) + "\n")
+        write_hub_folder(folder / "hub", recipe, result, model, tokenizer, corpus, len(test))
+        write_file(stored, json.dumps(asdict(result), indent=1))
+    accelerator.wait_for_everyone()
