@@ -51,12 +51,11 @@ class EvaluateModule(evaluate.Metric):
         )
 
     def add_batch(
-        self, *, predictions: Any = None, references: Any = None, sources: Any = None, **_: Any
+        self, *, predictions: Any = None, references: Any = None, sources: Any = None, **others: Any
     ) -> None:
-        if _:
-            raise InputError(
-                f"unknown inputs {sorted(_)}; expected predictions, references and, if used, sources."
-            )
+        """Add a batch of predictions, with their references and, if the metric reads them, sources."""
+        if others:
+            raise InputError(f"unknown inputs {sorted(others)}; expected predictions, references, sources.")
         examples = make_examples(predictions, references, sources)
         super().add_batch(
             predictions=[example.prediction for example in examples],
@@ -64,19 +63,17 @@ class EvaluateModule(evaluate.Metric):
             sources=[[] if example.source is None else [example.source] for example in examples],
         )
 
-    def add(self, *, prediction: Any = None, reference: Any = None, source: Any = None, **_: Any) -> None:
-        # evaluate itself calls the inputs of `add` by their plural for any but the first two.
-        source = _.pop("sources", source)
-        self.add_batch(
-            predictions=[prediction],
-            references=[reference],
-            sources=None if source is None else [source],
-            **_,
-        )
+    def add(
+        self, *, prediction: Any = None, reference: Any = None, source: Any = None, **others: Any
+    ) -> None:
+        """Add one prediction, with its reference or list of references."""
+        sources = None if source is None else [source]
+        self.add_batch(predictions=[prediction], references=[reference], sources=sources, **others)
 
     def compute(
         self, *, predictions: Any = None, references: Any = None, sources: Any = None, **options: Any
     ) -> Any:
+        """Score what was added, and the predictions given here."""
         if predictions is not None or references is not None or sources is not None:
             self.add_batch(predictions=predictions, references=references, sources=sources)
         elif self.writer is None:

@@ -11,6 +11,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from summarily.metrics.base import InputError
+
 RESAMPLES = 2000
 # Fewer examples than this say too little about their own distribution: Student's t is used instead.
 FEWEST_FOR_BOOTSTRAP = 10
@@ -29,9 +31,9 @@ def _counts(n: int, resamples: int, generator: np.random.Generator) -> Iterator[
 
 def _check(confidence: float, n: int) -> None:
     if not 0 < confidence < 1:
-        raise ValueError(f"confidence is {confidence}; expected a number between 0 and 1, such as 0.95.")
+        raise InputError(f"confidence is {confidence}; expected a number between 0 and 1, such as 0.95.")
     if n < 2:
-        raise ValueError(f"a confidence interval needs at least 2 examples, got {n}; leave confidence=None.")
+        raise InputError(f"a confidence interval needs at least 2 examples, got {n}; leave confidence=None.")
 
 
 def mean_intervals(

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import gzip
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import IO, Any
 
@@ -18,10 +19,16 @@ def _ending(path: Path) -> str:
     return Path(path.stem).suffix if path.suffix == ".gz" else path.suffix
 
 
-def _open(path: Path) -> IO[str]:
-    if path.suffix == ".gz":
-        return gzip.open(path, "rt", encoding="utf-8", newline="")
-    return path.open(encoding="utf-8", newline="")
+@contextlib.contextmanager
+def _open(path: Path) -> Iterator[IO[str]]:
+    opened = gzip.open if path.suffix == ".gz" else open
+    try:
+        with opened(path, "rt", encoding="utf-8", newline="") as stream:
+            yield stream
+    except UnicodeDecodeError as error:
+        raise InputError(f"{path} is not UTF-8 (byte {error.start}); convert it first.") from None
+    except gzip.BadGzipFile:
+        raise InputError(f"{path} is not a gzip file, whatever its name says.") from None
 
 
 def read_lines(path: str) -> list[str]:
@@ -29,11 +36,8 @@ def read_lines(path: str) -> list[str]:
     file = Path(path)
     if not file.is_file():
         raise InputError(f"there is no file {path}.")
-    try:
-        with _open(file) as stream:
-            text = stream.read()
-    except UnicodeDecodeError as error:
-        raise InputError(f"{path} is not UTF-8 (byte {error.start}); convert it first.") from None
+    with _open(file) as stream:
+        text = stream.read()
     lines = text.replace("\r\n", "\n").split("\n")
     return lines[:-1] if lines[-1] == "" else lines
 

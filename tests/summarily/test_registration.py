@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import logging
 import os
 import subprocess
@@ -138,20 +139,15 @@ def test_registration_is_silent_and_can_be_switched_off(tmp_path, monkeypatch, c
     assert (tmp_path / "modules").exists() and not caplog.records
 
 
-def test_the_cache_is_found_as_evaluate_finds_it(monkeypatch, tmp_path):
-    code = """
-import summarily.registration as r, sys
-before = str(r.modules_cache())
-assert "evaluate" not in sys.modules, "finding the cache must not import evaluate"
-import evaluate.config
-assert before == str(evaluate.config.HF_MODULES_CACHE), (before, evaluate.config.HF_MODULES_CACHE)
-"""
-    for environment in (
-        {},
-        {"HF_MODULES_CACHE": str(tmp_path / "m")},
-        {"XDG_CACHE_HOME": str(tmp_path / "x")},
-    ):
-        settings = {key: value for key, value in os.environ.items() if key != "HF_HOME"}
-        settings = {**settings, "HOME": str(tmp_path), **environment}
-        result = subprocess.run([sys.executable, "-c", code], env=settings, capture_output=True, text=True)
-        assert result.returncode == 0, result.stderr
+@pytest.mark.parametrize("variable", [None, "HF_HOME", "HF_MODULES_CACHE", "XDG_CACHE_HOME"])
+def test_the_cache_is_found_as_evaluate_finds_it(variable, monkeypatch, tmp_path):
+    """Evaluate's configuration is run anew in an environment of our choice; ours does not look at it."""
+    for name in ("HF_HOME", "HF_MODULES_CACHE", "XDG_CACHE_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    if variable:
+        monkeypatch.setenv(variable, str(tmp_path / "somewhere"))
+    specification = importlib.util.find_spec("evaluate.config")
+    theirs = importlib.util.module_from_spec(specification)
+    specification.loader.exec_module(theirs)
+    monkeypatch.delitem(sys.modules, "evaluate.config", raising=False)
+    assert registration.modules_cache() == theirs.HF_MODULES_CACHE
