@@ -26,6 +26,7 @@ from summarily.metrics.base import (
 
 METRICS: dict[str, str] = {
     "rouge": "Rouge",
+    "bertscore": "Bertscore",
 }
 """Name of the folder: name of the class in its `scorer.py`."""
 

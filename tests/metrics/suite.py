@@ -16,6 +16,7 @@ TOLERANCE = 1e-6
 # Name of the metric: the options it is tested with, or a function that prepares them.
 CASES: dict[str, dict[str, Any] | Callable[[], dict[str, Any]]] = {
     "rouge": {},
+    "bertscore": {},
 }
 
 
@@ -30,6 +31,9 @@ def make(name: str) -> Metric:
 
 def forget() -> None:
     """Drop everything encoded so far, so that a second score is computed and not remembered."""
+    from summarily.metrics import encoding
+
+    encoding.forget()
 
 
 @functools.cache
