@@ -27,6 +27,7 @@ from summarily.metrics.base import (
 METRICS: dict[str, str] = {
     "rouge": "Rouge",
     "bertscore": "Bertscore",
+    "bartscore": "Bartscore",
 }
 """Name of the folder: name of the class in its `scorer.py`."""
 

@@ -10,6 +10,7 @@ from typing import Any
 
 from summarily.metrics import Metric, load
 from summarily.sample import SYSTEMS, load_sample
+from tests.metrics.tiny import checkpoint
 
 TOLERANCE = 1e-6
 
@@ -17,6 +18,7 @@ TOLERANCE = 1e-6
 CASES: dict[str, dict[str, Any] | Callable[[], dict[str, Any]]] = {
     "rouge": {},
     "bertscore": {},
+    "bartscore": lambda: {"model": checkpoint("bart")},
 }
 
 

@@ -33,7 +33,7 @@ _SEQ2SEQ = {
 
 @functools.cache
 def texts() -> list[str]:
-    """A few dozen texts of many lengths, with duplicates and odd ones, all shorter than the tiny models' limit."""
+    """A few dozen texts of many lengths, with duplicates and odd ones; few exceed the tiny models' limit."""
     found = []
     for row in load_sample():
         words = row["source"].split()

@@ -1,0 +1,1 @@
+"""BARTScore: matching on the vectors of an encoder-decoder, or the likelihood it gives a text."""

@@ -1,0 +1,7 @@
+"""BARTScore as an `evaluate` module: `evaluate.load("bartscore")`."""
+
+from summarily.metrics import evaluate_module
+
+
+class Bartscore(evaluate_module.EvaluateModule):
+    metric_name = "bartscore"

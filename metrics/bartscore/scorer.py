@@ -1,0 +1,264 @@
+"""BARTScore: BERTScore's matching on the final decoder states of a BART, or a BART's likelihood of a text."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+from summarily.metrics import weights
+from summarily.metrics.bartscore.likelihood import LikelihoodModel, Pair
+from summarily.metrics.base import Example, InputError, Metric, MissingRequirement, Values
+from summarily.metrics.bertscore.scorer import default_layer
+from summarily.metrics.encoding import Encoder, encoder
+from summarily.metrics.matching import MULTI_REFERENCE, Idf, Matcher, checked_idf
+
+PAPER_MODELS = {"embedding": "facebook/bart-large-mnli", "likelihood": "facebook/bart-large-cnn"}
+SIDES = ("decoder", "encoder")
+DIRECTIONS = ("source->prediction", "reference->prediction", "prediction->reference", "f")
+
+
+class Bartscore(Metric):
+    """BARTScore in two variants.
+
+    `variant="embedding"` is BERTScore on BART: the text goes through the whole encoder-decoder, the decoder
+    being fed the same text, and the final decoder states are matched (`side="decoder"`). `side="encoder"`
+    matches a layer of the encoder, which is what the `bert_score` package does with BART.
+    `variant="likelihood"` is the mean log-probability of a text's tokens given another text, 0 at best.
+
+    Args:
+        preset: "light" has no BART to offer and needs `model=`; "paper" takes BART from the Hub.
+        variant: "embedding" or "likelihood".
+        model: a path or a Hub id of an encoder-decoder.
+        revision: of a Hub model.
+        side: of the embedding, "decoder" or "encoder".
+        layer: of the embedding; by default the last of the decoder, or the tuned one of the encoder.
+        idf: of the embedding; False, "references" or "unsmoothed", as in BERTScore.
+        direction: of the likelihood; "f" (default, the mean of the next two), "reference->prediction"
+            (precision), "prediction->reference" (recall), or "source->prediction", which reads the sources.
+        multi_reference: "max" of each value, "best" by the main score, or "mean".
+        max_length: tokens kept of a text; by default the model's limit.
+        device, dtype, token_budget, cache_folder: see `encoding.encoder`.
+
+    An empty text scores 0 in the embedding variant; in the likelihood variant it is scored like any other.
+    """
+
+    name = "bartscore"
+    summary = "matching of BART's decoder states, or BART's log-likelihood of the summary"
+    needs = "a BART named by model=: none can be had without the Hub"
+    citation: ClassVar[str] = (
+        "@inproceedings{yuan2021bartscore, title={BARTScore: Evaluating Generated Text as Text Generation}, "
+        "author={Yuan, Weizhe and Neubig, Graham and Liu, Pengfei}, booktitle={NeurIPS}, year={2021}}"
+    )
+
+    def __init__(
+        self,
+        preset: str = "light",
+        *,
+        variant: str = "embedding",
+        model: str | os.PathLike[str] | None = None,
+        revision: str | None = None,
+        side: str | None = None,
+        layer: int | None = None,
+        idf: bool | str = False,
+        direction: str | None = None,
+        multi_reference: str = "max",
+        max_length: int | None = None,
+        device: str | None = None,
+        dtype: str = "float32",
+        token_budget: int | None = None,
+        cache_folder: str | os.PathLike[str] | None = None,
+    ):
+        _check_choice("preset", preset, ("light", "paper"))
+        _check_choice("variant", variant, tuple(PAPER_MODELS))
+        _check_choice("multi_reference", multi_reference, MULTI_REFERENCE)
+        foreign = {"side": side, "layer": layer, "idf": idf or None, "cache_folder": cache_folder}
+        if variant == "embedding":
+            foreign = {"direction": direction}
+        unused = [option for option, value in foreign.items() if value is not None]
+        if unused:
+            raise InputError(f"{', '.join(unused)} is no option of variant={variant!r}.")
+        self.preset = preset
+        self.variant = variant
+        self.named_model = PAPER_MODELS[variant] if model is None and preset == "paper" else model
+        self.revision = revision
+        self.side = _check_choice("side", side or "decoder", SIDES)
+        self.layer = layer
+        self.idf = checked_idf(idf)
+        self.direction = _check_choice("direction", direction or "f", DIRECTIONS)
+        self.multi_reference = multi_reference
+        self.encoder_options: dict[str, Any] = {
+            "device": device,
+            "max_length": max_length,
+            "dtype": dtype,
+            "token_budget": token_budget,
+            "cache_folder": cache_folder,
+        }
+
+    @property
+    def keys(self) -> tuple[str, ...]:  # type: ignore[override]
+        if self.variant == "embedding" or self.direction == "f":
+            return ("bartscore", "bartscore_precision", "bartscore_recall")
+        return ("bartscore",)
+
+    @property
+    def model(self) -> str | os.PathLike[str]:
+        if self.named_model is None:
+            hub = PAPER_MODELS[self.variant]
+            raise MissingRequirement(
+                f"bartscore has no light weights yet: pass model= a local folder or a Hub id such as "
+                f'model="{hub}", or preset="paper", which takes {hub} from the Hub.'
+            )
+        return self.named_model
+
+    def check(self) -> None:
+        weights.check(self.model, self.revision)
+
+    # --- embedding ---
+
+    @property
+    def encoder(self) -> Encoder:
+        return encoder(self.model, self.revision, side=self.side, **self.encoder_options)
+
+    @property
+    def matcher(self) -> Matcher:
+        shared = self.encoder
+        if self.side == "decoder":
+            layer = -1 if self.layer is None else self.layer
+            return Matcher(shared, shared.layer(layer), self.idf, self.multi_reference, floor=-1.0)
+        layer = default_layer(self.model, shared) if self.layer is None else self.layer
+        return Matcher(shared, shared.layer(layer), self.idf, self.multi_reference)
+
+    def requests(self, examples: Sequence[Example]) -> list[Any]:
+        return list(self.matcher.requests(examples)) if self.variant == "embedding" else []
+
+    def statistics(self, examples: Sequence[Example]) -> Idf | None:
+        return self.matcher.statistics(examples) if self.idf else None
+
+    def _embedding_values(self, examples: Sequence[Example], statistics: Idf | None) -> Values:
+        matched = self.matcher.score(examples, statistics)
+        columns = {
+            "bartscore": [match.f for match in matched.matches],
+            "bartscore_precision": [match.precision for match in matched.matches],
+            "bartscore_recall": [match.recall for match in matched.matches],
+        }
+        return Values(columns, matched.counts, matched.tokens)
+
+    # --- likelihood ---
+
+    @property
+    def likelihood(self) -> LikelihoodModel:
+        return LikelihoodModel(self.model, self.revision, **self.encoder_options)
+
+    def _pairs(self, example: Example) -> dict[str, list[Pair]]:
+        """What has to be computed for an example, by key; one pair per reference."""
+        there = [Pair(reference, example.prediction) for reference in example.references]
+        back = [Pair(example.prediction, reference) for reference in example.references]
+        if self.direction == "source->prediction":
+            if example.source is None:
+                raise InputError(
+                    "direction='source->prediction' reads the sources and none were given; pass sources=, or "
+                    "choose a direction between prediction and reference."
+                )
+            return {"bartscore": [Pair(example.source, example.prediction)]}
+        if self.direction == "f":
+            return {"bartscore_precision": there, "bartscore_recall": back}
+        return {"bartscore": there if self.direction == "reference->prediction" else back}
+
+    def _likelihood_values(self, examples: Sequence[Example]) -> Values:
+        wanted = [self._pairs(example) for example in examples]
+        pairs = [pair for by_key in wanted for of_key in by_key.values() for pair in of_key]
+        model = self.likelihood
+        texts = list(dict.fromkeys(text for pair in pairs for text in pair))
+        encoded = dict(zip(texts, model.texts.tokenize(texts), strict=True))
+        found = model(pairs, encoded)
+        columns: dict[str, list[float]] = {key: [] for key in self.keys}
+        for by_key in wanted:
+            values = {key: [found[pair].mean for pair in of_key] for key, of_key in by_key.items()}
+            for key, value in self._over_references(values).items():
+                columns[key].append(value)
+        read = [{text for of_key in by_key.values() for pair in of_key for text in pair} for by_key in wanted]
+        counts = {
+            "truncated": sum(encoded[text].truncated for texts in read for text in texts),
+            "empty_predictions": sum(not example.prediction.strip() for example in examples),
+            "empty_references": sum(not text.strip() for example in examples for text in example.references),
+        }
+        return Values(columns, counts, sum(len(encoded[text].ids) for pair in found for text in pair))
+
+    def _over_references(self, values: dict[str, list[float]]) -> dict[str, float]:
+        if self.direction == "f":
+            # The paper's F is the arithmetic mean of both directions.
+            both = zip(values["bartscore_precision"], values["bartscore_recall"], strict=True)
+            values = {"bartscore": [(a + b) / 2 for a, b in both], **values}
+        if self.multi_reference == "mean":
+            return {key: math.fsum(column) / len(column) for key, column in values.items()}
+        if self.multi_reference == "max":
+            return {key: max(column) for key, column in values.items()}
+        best = max(range(len(values["bartscore"])), key=values["bartscore"].__getitem__)
+        return {key: column[best] for key, column in values.items()}
+
+    # --- both ---
+
+    def signature_fields(self, statistics: Idf | None) -> dict[str, Any]:
+        if self.variant == "likelihood":
+            shared = self.likelihood.texts
+            own = {"direction": self.direction}
+        else:
+            matcher = self.matcher
+            shared = matcher.encoder
+            own = {
+                "side": self.side,
+                "layer": str(matcher.layer),
+                "idf": f"{self.idf}@{statistics.digest}" if statistics else str(self.idf or "no"),
+            }
+        return {
+            "variant": self.variant,
+            "model": shared.identity,
+            **own,
+            "tokenizer": shared.tokenizer_name,
+            "refs": self.multi_reference,
+            "truncation": shared.max_length,
+            "dtype": None if shared.dtype == "float32" else shared.dtype,
+        }
+
+    def score_examples(self, examples: Sequence[Example], statistics: Idf | None) -> Values:
+        if self.variant == "likelihood":
+            return self._likelihood_values(examples)
+        return self._embedding_values(examples, statistics)
+
+    def explain(
+        self, prediction: str, references: Any, source: str | None = None, statistics: Any = None
+    ) -> dict[str, Any]:
+        """The alignment with each reference, or the log-probability of each token."""
+        texts = (references,) if isinstance(references, str) else tuple(references)
+        example = Example(prediction, texts, source)
+        values = self.score_examples([example], statistics).per_example
+        result = {**{key: column[0] for key, column in values.items()}, "prediction": prediction}
+        if self.variant == "embedding":
+            matcher = self.matcher
+            return {**result, "alignments": [matcher.align(prediction, text, statistics) for text in texts]}
+        return {**result, "likelihoods": self._explain_likelihood(example)}
+
+    def _explain_likelihood(self, example: Example) -> list[dict[str, Any]]:
+        model = self.likelihood
+        pairs = [pair for of_key in self._pairs(example).values() for pair in of_key]
+        texts = list(dict.fromkeys(text for pair in pairs for text in pair))
+        found = model(pairs, dict(zip(texts, model.texts.tokenize(texts), strict=True)))
+        return [
+            {
+                "given": pair.source,
+                "target": pair.target,
+                "tokens": [
+                    {"token": token, "log_probability": value}
+                    for token, value in zip(found[pair].tokens, found[pair].log_probabilities, strict=True)
+                ],
+            }
+            for pair in pairs
+        ]
+
+
+def _check_choice(option: str, value: str, choices: Sequence[str]) -> str:
+    if value not in choices:
+        raise InputError(f"{option}={value!r}; expected one of {', '.join(choices)}.")
+    return value

@@ -1,0 +1,185 @@
+"""BARTScore: both sides of the embedding and the likelihood, against computations by hand on a tiny BART."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+import transformers
+
+from summarily.metrics import InputError, MissingRequirement, load
+from tests.metrics import tiny
+from tests.metrics.bertscore.test_bertscore import (  # noqa: F401
+    assert_equal,
+    bert_score_runs_on_transformers_5,
+    pairs,
+    theirs,
+)
+
+
+@pytest.fixture(scope="module")
+def bart():
+    return tiny.checkpoint("bart")
+
+
+def ids_of(bart, text):
+    tokenizer = transformers.AutoTokenizer.from_pretrained(bart)
+    return tokenizer(text.strip(), truncation=True, return_tensors="pt")["input_ids"]
+
+
+def columns(score):
+    return [score.per_example[key] for key in ("bartscore_precision", "bartscore_recall", "bartscore")]
+
+
+def test_decoder_side_is_matching_by_hand_on_bart_model_output_0(bart):
+    predictions, references = pairs()
+    score = load("bartscore", model=bart).compute(predictions, references)
+    model = transformers.BartModel.from_pretrained(bart).eval()
+    expected = [[], [], []]
+    with torch.no_grad():
+        for prediction, reference in zip(predictions, references, strict=True):
+            p, r = (model(ids_of(bart, text))[0][0] for text in (prediction, reference))
+            similarity = torch.nn.functional.cosine_similarity(p[:, None], r[None, :], dim=-1)
+            precision = similarity.max(dim=1)[0][1:-1].mean().item()
+            recall = similarity.max(dim=0)[0][1:-1].mean().item()
+            for column, value in zip(
+                expected, (precision, recall, 2 * precision * recall / (precision + recall)), strict=True
+            ):
+                column.append(value)
+    assert_equal(columns(score), expected)
+
+
+@pytest.mark.parametrize("idf", [False, True])
+@pytest.mark.parametrize("layer", [3, 6])
+def test_encoder_side_is_what_bert_score_does_with_bart(bart, layer, idf):
+    predictions, references = pairs()
+    score = load("bartscore", model=bart, side="encoder", layer=layer, idf=idf).compute(
+        predictions, references
+    )
+    assert_equal(columns(score), theirs(bart, layer, predictions, references, idf))
+
+
+def test_sides_differ(bart):
+    predictions, references = pairs()
+    decoder, encoder = (
+        load("bartscore", model=bart, side=side).compute(predictions, references)
+        for side in ("decoder", "encoder")
+    )
+    assert "side:decoder" in str(decoder.signature) and "layer:4" in str(decoder.signature)
+    assert "side:encoder" in str(encoder.signature)
+    assert max(abs(a - b) for a, b in zip(columns(decoder)[2], columns(encoder)[2], strict=True)) > 0.01
+
+
+def by_hand(bart, source, target):
+    """-loss of the model with the target as labels: the mean over all its tokens, <s> and </s> included."""
+    model = transformers.BartForConditionalGeneration.from_pretrained(bart).eval()
+    with torch.no_grad():
+        return -model(ids_of(bart, source), labels=ids_of(bart, target)).loss.item()
+
+
+def test_likelihood_is_minus_the_loss_in_every_direction(bart):
+    predictions = ["Snow fell in Oslo.", "A dog barked all night long.", "Rain", "Snow fell in Oslo."]
+    references = ["Oslo had snow on Monday.", "The dog slept.", "It rained.", "No trains ran."]
+    sources = ["Snow fell in Oslo on Monday, and trains stood still.", "A dog barked.", "Rain fell.", "Snow"]
+    rows = list(zip(predictions, references, sources, strict=True))
+    forward = [by_hand(bart, r, p) for p, r, _ in rows]
+    backward = [by_hand(bart, p, r) for p, r, _ in rows]
+    expected = {
+        "source->prediction": [by_hand(bart, s, p) for p, _, s in rows],
+        "reference->prediction": forward,
+        "prediction->reference": backward,
+        "f": [(a + b) / 2 for a, b in zip(forward, backward, strict=True)],
+    }
+    for direction, values in expected.items():
+        metric = load("bartscore", variant="likelihood", model=bart, direction=direction, token_budget=20)
+        score = metric.compute(predictions, references, sources)
+        assert score.per_example["bartscore"] == pytest.approx(values, abs=1e-5), direction
+        assert f"direction:{direction}" in str(score.signature)
+    assert score.per_example["bartscore_precision"] == pytest.approx(forward, abs=1e-5)
+    assert score.per_example["bartscore_recall"] == pytest.approx(backward, abs=1e-5)
+
+
+def test_likelihood_takes_the_best_reference(bart):
+    references = ["Oslo had snow on Monday.", "The dog slept."]
+    each = [by_hand(bart, reference, "Snow fell.") for reference in references]
+    for rule, expected in (("max", max(each)), ("best", max(each)), ("mean", sum(each) / 2)):
+        metric = load(
+            "bartscore",
+            variant="likelihood",
+            model=bart,
+            direction="reference->prediction",
+            multi_reference=rule,
+        )
+        assert metric.compute(["Snow fell."], [references]).mean["bartscore"] == pytest.approx(
+            expected, abs=1e-5
+        )
+
+
+def test_a_source_is_encoded_once_for_all_its_targets(bart, monkeypatch):
+    from summarily.metrics.bartscore import likelihood
+
+    made = []
+    original = likelihood.LikelihoodModel.__init__
+
+    def remember(self, *arguments, **options):
+        original(self, *arguments, **options)
+        made.append(self)
+
+    monkeypatch.setattr(likelihood.LikelihoodModel, "__init__", remember)
+    source = "Snow fell in Oslo on Monday, and trains stood still."
+    predictions = [" ".join(source.split()[:n]) for n in range(1, 9)]
+    metric = load(
+        "bartscore", variant="likelihood", model=bart, direction="source->prediction", token_budget=24
+    )
+    metric.compute(predictions, predictions, [source] * 8)
+    assert sum(model.sources_encoded for model in made) == 1
+
+
+def test_likelihood_without_sources_says_what_to_do(bart):
+    metric = load("bartscore", variant="likelihood", model=bart, direction="source->prediction")
+    with pytest.raises(InputError, match=r"pass sources=, or choose a direction"):
+        metric.compute(["a"], ["b"])
+
+
+@pytest.mark.parametrize(
+    ("variant", "hub"), [("embedding", "bart-large-mnli"), ("likelihood", "bart-large-cnn")]
+)
+def test_light_preset_names_the_hub_model_and_the_argument(variant, hub):
+    metric = load("bartscore", variant=variant)
+    for call in (metric.check, lambda: metric.compute(["a"], ["b"])):
+        with pytest.raises(MissingRequirement, match=rf'model="facebook/{hub}"'):
+            call()
+    with pytest.raises(MissingRequirement, match=rf"facebook/{hub}.*cannot be had from the Hub.*model="):
+        load("bartscore", preset="paper", variant=variant).check()
+
+
+def test_all_metrics_skip_it_with_the_reason():
+    import summarily
+
+    card = summarily.score(["a cat"], ["the cat"], metrics="all")
+    assert "facebook/bart-large-mnli" in card.skipped["bartscore"]
+
+
+def test_an_option_of_the_other_variant_is_refused(bart):
+    with pytest.raises(InputError, match="direction is no option of variant='embedding'"):
+        load("bartscore", model=bart, direction="f")
+    with pytest.raises(InputError, match="side, layer is no option of variant='likelihood'"):
+        load("bartscore", model=bart, variant="likelihood", side="encoder", layer=3)
+
+
+def test_a_model_without_decoder_is_refused():
+    with pytest.raises(InputError, match="no decoder"):
+        load("bartscore", model=tiny.checkpoint("bert")).compute(["a"], ["b"])
+    with pytest.raises(InputError, match="no encoder-decoder"):
+        load("bartscore", model=tiny.checkpoint("bert"), variant="likelihood").compute(["a"], ["b"])
+
+
+def test_explanations_add_up(bart):
+    score = load("bartscore", model=bart).compute(["Snow fell."], [["Oslo had snow.", "Rain."]])
+    aligned = score.explain(0)["alignments"]
+    totals = [sum(t["similarity"] * t["weight"] for t in one["precision"]) for one in aligned]
+    assert max(totals) == pytest.approx(score.mean["bartscore_precision"], abs=1e-6)
+    likely = load("bartscore", model=bart, variant="likelihood", direction="prediction->reference")
+    score = likely.compute(["Snow fell."], ["Oslo had snow."])
+    tokens = score.explain(0)["likelihoods"][0]["tokens"]
+    assert tokens[0]["token"] == "<s>" and tokens[-1]["token"] == "</s>"
+    assert sum(t["log_probability"] for t in tokens) / len(tokens) == pytest.approx(float(score), abs=1e-6)
