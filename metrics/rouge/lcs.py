@@ -30,25 +30,33 @@ def lcs_length(first: Sequence[str], second: Sequence[str]) -> int:
     """
     if first == second:
         return len(first)
-    if len(first) > len(second):
-        first, second = second, first
-    # Words of one text only cannot be in the subsequence.
-    common = set(first).intersection(second)
-    if not common:
-        return 0
-    columns = [word for word in second if word in common]
-    masks = _Masks(columns, range(len(columns)))
+    rows, columns = (first, second) if len(first) <= len(second) else (second, first)
+    masks, known = _masks(columns)
     all_columns = (1 << len(columns)) - 1
     row = all_columns
-    for word in first:
-        if word in common:
+    for word in rows:
+        if word in known:
             matches = row & masks[word]
+            # Carries out of the last column pile up above it, where they do no harm.
             row = (row + matches) | (row - matches)
     return len(columns) - (row & all_columns).bit_count()
 
 
+def _masks(words: Sequence[str]) -> tuple[dict[str, int], Collection[str]]:
+    """For each word the integer with a bit set wherever it stands, and which words there are."""
+    if len(words) > 1024:
+        masks = _Masks(words, range(len(words)))
+        return masks, masks.positions
+    few: dict[str, int] = {}
+    bit = 1
+    for word in words:
+        few[word] = few.get(word, 0) | bit
+        bit <<= 1
+    return few, few
+
+
 class _Masks(dict[str, int]):
-    """For each word the integer with a bit set wherever the word stands; built when first asked for."""
+    """The masks of a long text, each built when it is first asked for, and kept while there is room."""
 
     def __init__(self, words: Sequence[str], positions: Sequence[int]):
         self.positions: dict[str, list[int]] = {}

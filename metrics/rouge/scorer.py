@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+from typing import Any, TypeAlias
 
 from summarily.metrics.base import Example, InputError, Metric, Values, make_examples
 from summarily.metrics.rouge.lcs import Columns, lcs_length
@@ -27,20 +28,12 @@ TYPES = (*(f"rouge{n}" for n in range(1, 10)), "rougeL", "rougeLsum", "rougeSU4"
 DEFAULT_TYPES = ("rouge1", "rouge2", "rougeL", "rougeLsum")
 
 
-class Counts(NamedTuple):
-    """What a prediction and a reference share, of how many each has."""
-
-    hits: int
-    prediction: int
-    reference: int
-
-
-class PRF(NamedTuple):
-    """Precision, recall and their harmonic mean."""
-
-    precision: float
-    recall: float
-    f: float
+# What a prediction and a reference share, how much the prediction has, and how much the reference has.
+Counts: TypeAlias = tuple[int, int, int]
+# Precision, recall, F.
+Value: TypeAlias = tuple[float, float, float]
+# What a type counts: n-grams of a length, "SU4", "L" (the LCS of whole texts) or "Lsum" (line by line).
+Kind: TypeAlias = int | str
 
 
 class Rouge(Metric):
@@ -123,9 +116,7 @@ class Rouge(Metric):
             porter = PorterStemmer() if mode == "google" else PerlPorterStemmer()
             stems = Stems(porter.stem, exceptions)
         self.reader = Reader(mode, tokenizer, stems, limit_bytes, limit_words, split_sentences)
-        # What each type counts: "1" to "9", "SU4", "L" (the whole text) or "Lsum" (line by line).
-        kinds = [name.removeprefix("rouge") for name in self.types]
-        self._kinds = ["Lsum" if kind == "L" and mode == "perl" else kind for kind in kinds]
+        self._kinds = [_kind(name, mode) for name in self.types]
         self._with_lines = "Lsum" in self._kinds
 
     @property
@@ -151,7 +142,7 @@ class Rouge(Metric):
     def score_examples(self, examples: Sequence[Example], statistics: Any) -> Values:
         seen: dict[str, Text] = {}
         read, with_lines = self.reader.read, self._with_lines
-        rows: list[list[PRF]] = []
+        rows: list[list[Value]] = []
         empty_predictions = empty_references = truncated = tokens = 0
         for example in examples:
             texts = []
@@ -162,70 +153,65 @@ class Rouge(Metric):
                 texts.append(text)
                 truncated += text.truncated
                 tokens += len(text.tokens)
-            prediction, *references = texts
-            empty_predictions += not prediction.tokens
-            for reference in references:
-                empty_references += not reference.tokens
-            rows.append(self._score(prediction, references))
-        columns = list(zip(*rows, strict=True))
-        per_example: dict[str, list[float]] = {}
-        for name, column in zip(self.types, columns, strict=True):
-            per_example[name] = [value.f for value in column]
-        for name, column in zip(self.types, columns, strict=True):
-            per_example[f"{name}_precision"] = [value.precision for value in column]
-            per_example[f"{name}_recall"] = [value.recall for value in column]
+                empty_references += not text.tokens
+            empty_predictions += not texts[0].tokens
+            rows.append(self._score(texts[0], texts[1:]))
         counts = {
             "empty_predictions": empty_predictions,
-            "empty_references": empty_references,
+            "empty_references": empty_references - empty_predictions,
             "truncated": truncated,
         }
-        return Values(per_example, counts, tokens)
+        return Values(self._columns(rows), counts, tokens)
 
-    def _score(self, prediction: Text, references: Sequence[Text]) -> list[PRF]:
+    def _columns(self, rows: Sequence[Sequence[Value]]) -> dict[str, list[float]]:
+        columns: dict[str, list[float]] = {key: [] for key in self.keys}
+        for name, values in zip(self.types, zip(*rows, strict=True), strict=True):
+            precision, recall, f = zip(*values, strict=True)
+            columns[name] = list(f)
+            columns[f"{name}_precision"] = list(precision)
+            columns[f"{name}_recall"] = list(recall)
+        return columns
+
+    def _score(self, prediction: Text, references: Sequence[Text]) -> list[Value]:
         """One value per type."""
         if len(references) == 1:
-            return [_prf(*counts) for counts in self._count(prediction, references[0])]
+            return [_value(*counts) for counts in self._count(prediction, references[0])]
         per_reference = [self._count(prediction, reference) for reference in references]
         return [self._fold(counts)[0] for counts in zip(*per_reference, strict=True)]
 
-    def _fold(self, counts: Sequence[Counts]) -> tuple[PRF, int | None]:
+    def _fold(self, counts: Sequence[Counts]) -> tuple[Value, int | None]:
         """One type's value over all references, and the index of the reference it comes from, if one."""
-        values = [_prf(*count) for count in counts]
+        values = [_value(*count) for count in counts]
         if len(values) == 1:
             return values[0], 0
         if self.multi_reference == "pooled":
-            return _prf(*map(sum, zip(*counts, strict=True))), None
+            hits, prediction, reference = map(sum, zip(*counts, strict=True))
+            return _value(hits, prediction, reference), None
         if self.multi_reference == "mean":
-            return PRF(*(math.fsum(part) / len(values) for part in zip(*values, strict=True))), None
-        best = max(range(len(values)), key=lambda i: values[i].f)
+            precision, recall, f = (math.fsum(part) / len(values) for part in zip(*values, strict=True))
+            return (precision, recall, f), None
+        best = max(range(len(values)), key=lambda i: values[i][2])
         return values[best], best
 
     def _count(self, prediction: Text, reference: Text) -> list[Counts]:
         """Hits and totals of each type."""
-        counts = []
-        length: int | None = None
+        counts: list[Counts] = []
+        overlap = Overlap(prediction, reference)
+        n_prediction, n_reference = len(prediction.tokens), len(reference.tokens)
+        # One line against one line, both whole: there is nothing to unite or to clip.
+        plain = len(prediction.lines) <= 1 and len(reference.lines) <= 1 and not self.reader.lines_differ
         for kind in self._kinds:
-            if kind == "L" or (kind == "Lsum" and self._is_plain(prediction, reference)):
-                if length is None:
-                    length = lcs_length(reference.tokens, prediction.tokens)
-                counts.append(Counts(length, len(prediction.tokens), len(reference.tokens)))
-            elif kind == "Lsum":
-                total = sum(map(len, reference.lines))
-                counts.append(
-                    Counts(summary_hits(prediction, reference), len(prediction.tokens), total),
-                )
+            if isinstance(kind, int):
+                totals = max(n_prediction - kind + 1, 0), max(n_reference - kind + 1, 0)
+                counts.append((overlap.hits(kind), *totals))
+            elif kind == "SU4":
+                counts.append((overlap.skip_hits(), skip_total(n_prediction), skip_total(n_reference)))
+            elif kind == "L" or plain:
+                counts.append((overlap.lcs(), n_prediction, n_reference))
             else:
-                hits = gram_hits(prediction, reference, kind)
-                counts.append(Counts(hits, prediction.total(kind), reference.total(kind)))
+                n_lines = sum(map(len, reference.lines))
+                counts.append((summary_hits(prediction, reference), n_prediction, n_lines))
         return counts
-
-    def _is_plain(self, prediction: Text, reference: Text) -> bool:
-        """Whether there is nothing to unite or to clip: one line against one line, both whole."""
-        return (
-            len(prediction.lines) <= 1
-            and len(reference.lines) <= 1
-            and not (self.mode == "perl" and self.limit_bytes)
-        )
 
     # --- explanations ---
 
@@ -252,7 +238,7 @@ class Rouge(Metric):
             counts = [count[i] for count in per_reference]
             value, chosen = self._fold(counts)
             details = [
-                {**count._asdict(), **_prf(*count)._asdict(), "chosen": chosen in (None, row)}
+                {**_counted(count), **_named(_value(*count)), "chosen": chosen in (None, row)}
                 for row, count in enumerate(counts)
             ]
             for row, detail in enumerate(details):
@@ -260,7 +246,7 @@ class Rouge(Metric):
                     strings = prediction, example.references[row]
                     detail["matches"] = self._matches(kind, texts[0], texts[row + 1], strings)
             types[name] = {
-                **value._asdict(),
+                **_named(value),
                 "reference": chosen,
                 "matches": details[chosen]["matches"] if chosen is not None else None,
                 "per_reference": details,
@@ -276,7 +262,7 @@ class Rouge(Metric):
         }
 
     def _matches(
-        self, kind: str, prediction: Text, reference: Text, strings: tuple[str, str]
+        self, kind: Kind, prediction: Text, reference: Text, strings: tuple[str, str]
     ) -> list[dict[str, Any]]:
         if kind == "L":
             found = [self.reader.places(text) for text in strings]
@@ -291,33 +277,98 @@ class Rouge(Metric):
 # --- counting ---------------------------------------------------------------------------------------------
 
 
-def _prf(hits: int, prediction: int, reference: int) -> PRF:
+def _value(hits: int, prediction: int, reference: int) -> Value:
     # The order of operations is that of rouge_score, so that not even the last bit differs.
-    precision = hits / prediction if prediction else 0.0
-    recall = hits / reference if reference else 0.0
-    total = precision + recall
-    return PRF(precision, recall, 2 * precision * recall / total if total > 0 else 0.0)
+    if not hits:
+        return 0.0, 0.0, 0.0
+    precision = hits / prediction
+    recall = hits / reference
+    return precision, recall, 2 * precision * recall / (precision + recall)
 
 
-def gram_hits(first: Text, second: Text, kind: str) -> int:
-    """How many grams two texts share: the smaller of both counts, over all distinct grams."""
-    if first is second:
-        return first.total(kind)
-    if len(first.tokens) > len(second.tokens):
-        first, second = second, first
-    # Only the shorter text's grams are kept; the longer text's pass by.
-    distinct, repeated = first.distinct_grams(kind)
-    common = distinct.intersection(second.grams(kind))
-    if not common:
+class Overlap:
+    """What two texts have in common: only words that are in both can be part of anything shared.
+
+    Example:
+        >>> overlap = Overlap(Text("a b c d".split(), [], False), Text("b c x d".split(), [], False))
+        >>> overlap.hits(1), overlap.hits(2), overlap.lcs()
+        (3, 1, 3)
+    """
+
+    def __init__(self, prediction: Text, reference: Text):
+        tokens, others = prediction.tokens, reference.tokens
+        if len(tokens) <= len(others):
+            common = prediction.words.intersection(others)
+        else:
+            common = reference.words.intersection(tokens)
+        self.common = common
+        self.tokens = tokens, others
+        self.shared = [word for word in tokens if word in common], [word for word in others if word in common]
+        self._lcs: int | None = None
+
+    def hits(self, n: int) -> int:
+        """How many n-grams are in both: the smaller of their two counts, added up."""
+        if n == 1:
+            return multiset_hits(*self.shared)
+        prediction, reference = self.tokens
+        grams = self._grams(prediction, n)
+        return multiset_hits(grams, self._grams(reference, n)) if grams else 0
+
+    def _grams(self, tokens: Sequence[str], n: int) -> list[tuple[str, ...]]:
+        """The n-grams that may be in both texts: those that begin and end with a word of both."""
+        common = self.common
+        if n == 2:
+            return [(first, last) for first, last in pairwise(tokens) if first in common and last in common]
+        grams = zip(*(tokens[i:] for i in range(n)))  # noqa: B905
+        return [gram for gram in grams if gram[0] in common and gram[-1] in common]
+
+    def skip_hits(self) -> int:
+        """As `hits`, for the pairs and unigrams of SU4."""
+        return multiset_hits(
+            *(
+                [gram for gram in skip_grams(tokens) if gram[0] in self.common and gram[-1] in self.common]
+                for tokens in self.tokens
+            )
+        )
+
+    def lcs(self) -> int:
+        """The length of the longest common subsequence."""
+        if self._lcs is None:
+            self._lcs = lcs_length(*self.shared)
+        return self._lcs
+
+
+def skip_grams(tokens: Sequence[str]) -> Iterator[tuple[str, ...]]:
+    """Pairs with at most four words between them, and single words: all but the last one, which
+    ROUGE-1.5.5 leaves out."""
+    yield from zip(tokens[:-1])
+    for gap in range(1, 6):
+        yield from zip(tokens, tokens[gap:])  # noqa: B905
+
+
+def skip_total(n: int) -> int:
+    return max(n - 1, 0) + sum(max(n - gap, 0) for gap in range(1, 6))
+
+
+def multiset_hits(first: Sequence[Any], second: Sequence[Any]) -> int:
+    """The size of the intersection of two multisets.
+
+    Example:
+        >>> multiset_hits("aab", "abbb")
+        2
+    """
+    if not first or not second:
         return 0
-    if not repeated:
-        return len(common)
-    counts = dict.fromkeys(common.intersection(repeated), 0)
-    if counts:
-        for gram in second.grams(kind):
-            if gram in counts:
-                counts[gram] += 1
-    return len(common) + sum(min(n, repeated[gram]) - 1 for gram, n in counts.items())
+    left: dict[Any, int] = {}
+    for item in first:
+        left[item] = left.get(item, 0) + 1
+    hits = 0
+    for item in second:
+        n = left.get(item)
+        if n:
+            left[item] = n - 1
+            hits += 1
+    return hits
 
 
 def summary_hits(prediction: Text, reference: Text) -> int:
@@ -338,11 +389,19 @@ def summary_hits(prediction: Text, reference: Text) -> int:
 # --- describing -------------------------------------------------------------------------------------------
 
 
+def _counted(counts: Counts) -> dict[str, int]:
+    return dict(zip(("hits", "prediction_total", "reference_total"), counts, strict=True))
+
+
+def _named(value: Value) -> dict[str, float]:
+    return dict(zip(("precision", "recall", "f"), value, strict=True))
+
+
 def _described(text: str, places: Sequence[Token]) -> dict[str, Any]:
     return {"text": text, "tokens": [place._asdict() for place in places]}
 
 
-def _gram_matches(prediction: Text, reference: Text, kind: str) -> list[dict[str, Any]]:
+def _gram_matches(prediction: Text, reference: Text, kind: Kind) -> list[dict[str, Any]]:
     grams = [_grams_with_positions(text.tokens, kind) for text in (prediction, reference)]
     return [
         {
@@ -356,15 +415,14 @@ def _gram_matches(prediction: Text, reference: Text, kind: str) -> list[dict[str
     ]
 
 
-def _grams_with_positions(tokens: Sequence[str], kind: str) -> dict[tuple[str, ...], list[list[int]]]:
+def _grams_with_positions(tokens: Sequence[str], kind: Kind) -> dict[tuple[str, ...], list[list[int]]]:
     """Each gram with the token positions of its occurrences, in order of appearance."""
     last = len(tokens) - 1
-    if kind == "SU4":
+    if not isinstance(kind, int):
         occurrences = [[i] for i in range(last)]
         occurrences += [[i, j] for i in range(last) for j in range(i + 1, min(i + 5, last) + 1)]
     else:
-        n = int(kind)
-        occurrences = [list(range(i, i + n)) for i in range(len(tokens) - n + 1)]
+        occurrences = [list(range(i, i + kind)) for i in range(len(tokens) - kind + 1)]
     grams: dict[tuple[str, ...], list[list[int]]] = {}
     for positions in occurrences:
         grams.setdefault(tuple(tokens[i] for i in positions), []).append(positions)
@@ -404,6 +462,13 @@ def _summary_matches(
             matches.append(_lcs_match(start + i, matched, prediction_places, reference_places, counted))
         start += len(line)
     return matches
+
+
+def _kind(name: str, mode: str) -> Kind:
+    kind = name.removeprefix("rouge")
+    if kind == "L" and mode == "perl":
+        return "Lsum"
+    return int(kind) if kind.isdigit() else kind
 
 
 # --- options ----------------------------------------------------------------------------------------------

@@ -5,9 +5,8 @@ from __future__ import annotations
 import hashlib
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import cache
-from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 from unicodedata import normalize
@@ -32,23 +31,22 @@ class PerlPorterStemmer(PorterStemmer):
     """
 
     _step4_suffixes = (
-        "al ance ence er ic able ible ant ement ou ism ate iti ous ive ize".split(),
-        ["ment"],
-        ["ent", "sion", "tion"],
+        re.compile("(al|ance|ence|er|ic|able|ible|ant|ement|ou|ism|ate|iti|ous|ive|ize)$"),
+        re.compile("ment$"),
+        re.compile("(ent|(?<=[st])ion)$"),
     )
 
     def __init__(self) -> None:
         super().__init__(mode=PorterStemmer.MARTIN_EXTENSIONS)
 
+    def _ends_double_consonant(self, word: str) -> bool:
+        return not word.endswith("yy") and super()._ends_double_consonant(word)
+
     def _step4(self, word: str) -> str:
-        for suffixes in self._step4_suffixes:
-            for suffix in suffixes:
-                if word.endswith(suffix):
-                    # Of -sion and -tion only -ion goes, and the s or t counts as part of the stem.
-                    stem = word[:-3] if suffix.endswith("ion") else word[: -len(suffix)]
-                    if self._measure(stem) > 1:
-                        word = stem
-                    break
+        for suffix in self._step4_suffixes:
+            found = suffix.search(word)
+            if found and self._measure(word[: found.start()]) > 1:
+                word = word[: found.start()]
         return word
 
 
@@ -123,43 +121,22 @@ class Token(NamedTuple):
 class Text:
     """A text that has been read: its tokens, and its lines for the summary-level LCS."""
 
-    __slots__ = ("_columns", "_counts", "_grams", "_line_set", "lines", "tokens", "truncated")
+    _words: set[str] | None = None
+    _counts: Counter[str] | None = None
+    _columns: Columns | None = None
+    _line_set: set[tuple[str, ...]] | None = None
 
     def __init__(self, tokens: list[str], lines: list[list[str]], truncated: bool):
         self.tokens = tokens
         self.lines = lines
         self.truncated = truncated
-        self._grams: dict[str, tuple[set[Any], dict[Any, int]]] = {}
-        self._columns: Columns | None = None
-        self._counts: Counter[str] | None = None
-        self._line_set: set[tuple[str, ...]] | None = None
 
-    def grams(self, kind: str) -> Iterable[Any]:
-        """The n-grams ("1" to "9") or skip-bigrams ("SU4") of the text, one after another."""
-        tokens = self.tokens
-        if kind == "1":
-            return tokens
-        if kind == "SU4":
-            # As in ROUGE-1.5.5 the last token counts in pairs only, not as a unigram.
-            return chain(tokens[:-1], *(zip(tokens, tokens[gap:]) for gap in range(1, 6)))  # noqa: B905
-        return zip(*(tokens[i:] for i in range(int(kind))))  # noqa: B905 (the shortest ends it)
-
-    def total(self, kind: str) -> int:
-        """How many `grams` there are."""
-        n = len(self.tokens)
-        if kind == "SU4":
-            return max(n - 1, 0) + sum(max(n - gap, 0) for gap in range(1, 6))
-        return max(n - int(kind) + 1, 0)
-
-    def distinct_grams(self, kind: str) -> tuple[set[Any], dict[Any, int]]:
-        """The distinct grams, and the counts of those that occur more than once."""
-        if kind not in self._grams:
-            distinct = set(self.grams(kind))
-            repeated = {}
-            if len(distinct) < self.total(kind):
-                repeated = {gram: n for gram, n in Counter(self.grams(kind)).items() if n > 1}
-            self._grams[kind] = distinct, repeated
-        return self._grams[kind]
+    @property
+    def words(self) -> set[str]:
+        """The distinct tokens."""
+        if self._words is None:
+            self._words = set(self.tokens)
+        return self._words
 
     @property
     def counts(self) -> Counter[str]:
@@ -197,10 +174,14 @@ class Reader:
         self.limit_bytes = limit_bytes
         self.limit_words = limit_words
         self.split_sentences = split_sentences
+        # ROUGE-1.5.5 forgets to add up the bytes of lines when it reads them for ROUGE-L: every line that is
+        # shorter than the limit is kept, up to the first that is not.
+        self.lines_differ = self.perl and limit_bytes is not None
+        self.whole_lines = limit_bytes is None and limit_words is None and not split_sentences
 
     def read(self, text: str, with_lines: bool = True) -> Text:
         """The tokens of a text, and its lines if they are wanted."""
-        if self.limit_bytes is None and self.limit_words is None and not self.split_sentences:
+        if self.whole_lines:
             if with_lines and "\n" in text:
                 lines = self._lines(text)
                 return Text([token for line in lines for token in line], lines, False)
@@ -209,7 +190,7 @@ class Reader:
         units, truncated = self.units(text)
         lines = [self._tokens(text[start:end]) for start, end in units]
         tokens = [token for line in lines for token in line]
-        if with_lines and self._lines_differ:
+        if with_lines and self.lines_differ:
             lines = [self._tokens(text[start:end]) for start, end in self.line_units(text)]
         return Text(tokens, [line for line in lines if line], truncated)
 
@@ -244,15 +225,9 @@ class Reader:
         """Where the lines (or sentences) start and end, as far as the limit goes; whether it cut anything."""
         return self._limited(text, self._all_units(text), add_up=True)
 
-    @property
-    def _lines_differ(self) -> bool:
-        # ROUGE-1.5.5 forgets to add up the bytes of lines when it reads them for ROUGE-L: every line that is
-        # shorter than the limit is kept, up to the first that is not.
-        return self.perl and self.limit_bytes is not None
-
     def line_units(self, text: str) -> list[tuple[int, int]]:
         """As `units`, but as the summary-level LCS sees them."""
-        return self._limited(text, self._all_units(text), add_up=not self._lines_differ)[0]
+        return self._limited(text, self._all_units(text), add_up=not self.lines_differ)[0]
 
     def _all_units(self, text: str) -> list[tuple[int, int]]:
         if self.split_sentences:
