@@ -112,6 +112,8 @@ def build_model(recipe: Recipe, tokenizer: PreTrainedTokenizerBase) -> PreTraine
         )
     if section.gradient_checkpointing:
         model.gradient_checkpointing_enable()
+    if "max_new_tokens" in recipe.generation:
+        model.generation_config.max_length = None  # one limit on the length, not two
     unknown = model.generation_config.update(**recipe.generation)
     for key in unknown:
         known = [name for name in vars(model.generation_config) if not name.startswith("_")]

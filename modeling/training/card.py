@@ -37,9 +37,9 @@ def write_hub_folder(
     def write(partial: Path) -> None:
         before = model.dtype
         try:
-            model.to(getattr(torch, recipe.hub.dtype)).save_pretrained(partial)
+            model.to(dtype=getattr(torch, recipe.hub.dtype)).save_pretrained(partial)  # type: ignore[call-arg]
         finally:
-            model.to(before)
+            model.to(dtype=before)  # type: ignore[call-arg]
         tokenizer.save_pretrained(partial)
         (partial / "README.md").write_text(text, encoding="utf-8")
 

@@ -229,10 +229,11 @@ def _explained(error: BaseException, step: int, folder: Path, previous: Path | N
 
 def random_state() -> dict[str, Any]:
     """The generators of Python, numpy and torch, as plain values."""
-    name, keys, *rest = np.random.get_state()  # noqa: NPY002  the generator libraries draw from
+    numbers: Any = np.random.get_state()  # noqa: NPY002  libraries draw from this generator
+    name, keys, *rest = numbers
     state = {
         "python": random.getstate(),
-        "numpy": (name, keys.tolist(), *rest),  # type: ignore[union-attr]
+        "numpy": (name, keys.tolist(), *rest),
         "torch": torch.get_rng_state(),
     }
     if torch.cuda.is_available():

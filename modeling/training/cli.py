@@ -45,7 +45,7 @@ def run(args: argparse.Namespace) -> int:
     try:
         recipe = load_recipe(args.recipe, args.set)
     except RecipeError as error:
-        return _fail(error)
+        return _fail(error, 2)
 
     import datasets
     import transformers
@@ -61,7 +61,7 @@ def run(args: argparse.Namespace) -> int:
     except (RecipeError, FloatingPointError, OSError, RuntimeError) as error:
         if isinstance(error, RuntimeError) and "another run is writing" not in str(error):
             raise
-        return _fail(error)
+        return _fail(error, 2 if isinstance(error, RecipeError) else 1)
     from accelerate import PartialState
 
     if PartialState().is_main_process:
@@ -81,6 +81,6 @@ def _report(result: Any, output: Path) -> None:
     print(f"Ready for the Hub: {output / 'hub'}")
 
 
-def _fail(error: BaseException) -> int:
+def _fail(error: BaseException, code: int) -> int:
     print(f"summarily train: {error}", file=sys.stderr)
-    return 1
+    return code

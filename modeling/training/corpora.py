@@ -441,7 +441,18 @@ def _prepared(section: DataSection, name: str, data: str | Path | None) -> Any:
     else:
         raw = _load(section, name, folder / path if path else None)
     columns = raw.column_names or list(next(iter(raw)))
-    return raw.map(functools.partial(prepare_row, section=section), remove_columns=columns)
+    return raw.map(
+        functools.partial(prepare_row, section=section), remove_columns=columns, features=_prepared_features()
+    )
+
+
+def _prepared_features() -> Any:
+    """Named outright: a raw column of the same name but another type would decide otherwise."""
+    from datasets import Features, List, Value
+
+    text = Value("string")
+    texts = dict.fromkeys(("id", "source", "target", "split", "reason"), text)
+    return Features(texts | {"references": List(text), "share": Value("float64")})
 
 
 def _load(section: DataSection, name: str, path: Path | None) -> Dataset | IterableDataset:

@@ -61,7 +61,7 @@ def summarize(
         inputs.pop("labels", None)
         inputs.pop("decoder_input_ids", None)
         with accelerator.autocast():
-            outputs = model.generate(**inputs)
+            outputs = model.generate(**inputs)  # type: ignore[operator]
         texts = tokenizer.batch_decode(outputs, skip_special_tokens=True)
         summaries += zip(batch, (shorten(text, section) for text in texts), strict=True)
     return [text for _, text in sorted(gather_object(summaries))]

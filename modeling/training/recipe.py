@@ -218,16 +218,22 @@ class Recipe:
 def load_recipe(name: str | Path, overrides: Iterable[str] = ()) -> Recipe:
     """Read a recipe file, or one of the recipes of this package by name, and apply `section.key=value`."""
     values = _read(_find(str(name), RECIPES))
-    # `data.use` decides what the other data overrides are applied to, so it goes first.
-    for override in sorted(overrides, key=lambda text: not text.startswith("data.use=")):
-        key, separator, text = override.partition("=")
-        if not separator:
-            raise RecipeError(f"{override!r} is not an override; write section.key=value.")
-        _set(values, key.strip().split("."), text.strip())
-        if key.strip() == "data.use":
-            values["data"] = {"use": text.strip(), **_lengths(values.get("data", {}))}
+    changes = [_split_override(text) for text in overrides]
+    # `data.use` decides what every other override is applied to, so it goes first.
+    for keys, text in changes:
+        if keys == ["data", "use"]:
+            values["data"] = {"use": text, **_lengths(values.get("data", {}))}
     values["data"] = _with_base(values.get("data", {}))
+    for keys, text in changes:
+        _set(values, keys, text)
     return Recipe.from_dict(values)
+
+
+def _split_override(text: str) -> tuple[list[str], str]:
+    key, separator, value = text.partition("=")
+    if not separator:
+        raise RecipeError(f"{text!r} is not an override; write section.key=value.")
+    return key.strip().split("."), value.strip()
 
 
 def _lengths(data: Mapping[str, Any]) -> dict[str, Any]:

@@ -12,7 +12,7 @@ Lower-casing and digit masking are part of the tokenizer, so that a published mo
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tokenizers import (
     AddedToken,
@@ -72,7 +72,7 @@ def train_tokenizer(
         "show_progress": False,
     }
     if section.kind == "word":
-        trainer = trainers.WordLevelTrainer(**options)
+        trainer: Any = trainers.WordLevelTrainer(**options)
     else:
         alphabet = pre_tokenizers.ByteLevel.alphabet()
         if section.vocabulary_size < len(alphabet) + len(special):

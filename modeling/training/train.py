@@ -51,6 +51,7 @@ from summarily.modeling.training.checkpoints import (
     write_file,
 )
 from summarily.modeling.training.collators import (
+    IGNORED_LABEL,
     Position,
     SummaryCollator,
     TokenBatches,
@@ -131,9 +132,8 @@ def fit(
     """
     training = recipe.training
     width = model_width(model, recipe.schedule)
-    set_seed(
-        training.seed, device_specific=True
-    )  # every process its own dropout; process 0 that of a single one
+    # Every process drops out on its own; process 0 as a single one would.
+    set_seed(training.seed, device_specific=True)
     wrapped, optimizer = accelerator.prepare(model, build_optimizer(model, recipe.optimizer))
     checkpoints = Checkpoints(folder / "checkpoints", training.keep_checkpoints)
     progress = restore(checkpoints, model, optimizer, accelerator)
@@ -179,7 +179,7 @@ def fit(
             best = judge(evaluate(model), progress, recipe, model, log)
             save(checkpoints, progress, model, optimizer, best, accelerator)
     if not interrupted:
-        model.load_state_dict(load_state(checkpoints.latest() / "best.pt"))  # type: ignore[operator]
+        model.load_state_dict(load_state(checkpoints.latest() / "best.pt"))
     return RunResult(
         status="interrupted" if interrupted else "finished",
         reason=reason,
@@ -206,7 +206,7 @@ def backward(
     examples). Returns this process' part of it.
     """
     by_tokens = recipe.training.normalize == "tokens"
-    normalizer = sum(len(row["labels"]) for row in rows) if by_tokens else len(rows)
+    normalizer = sum(map(count_targets, rows)) if by_tokens else len(rows)
     mine, counts = share_of(rows, accelerator.process_index, accelerator.num_processes)
     # Gradients are averaged over processes, but parts of a sum are to be added.
     scale = accelerator.num_processes / normalizer * counts
@@ -222,6 +222,10 @@ def backward(
             accelerator.backward(loss * scale)
         total += loss.item() / normalizer * counts
     return total
+
+
+def count_targets(row: Mapping[str, Any]) -> int:
+    return sum(label != IGNORED_LABEL for label in row["labels"])
 
 
 def agree(
@@ -333,7 +337,7 @@ def catch_signals() -> Iterator[list[int]]:
 
     def remember(number: int, frame: Any) -> None:
         received.append(number)
-        signal.signal(number, before[number])
+        signal.signal(number, before[signal.Signals(number)])
 
     before = {number: signal.signal(number, remember) for number in (signal.SIGTERM, signal.SIGINT)}
     try:

@@ -1,0 +1,130 @@
+import errno
+import random
+
+import numpy as np
+import pytest
+import torch
+
+from summarily.modeling.training import checkpoints as module
+from summarily.modeling.training.checkpoints import (
+    MARKER,
+    Checkpoints,
+    is_complete,
+    load_state,
+    only_writer,
+    random_state,
+    remove_partial,
+    set_random_state,
+    untouched_random_state,
+    write_folder,
+)
+
+
+def state(step):
+    return {"step": step, "weights": torch.full((100,), float(step))}
+
+
+def test_the_latest_complete_checkpoint_is_found_and_old_ones_go(tmp_path):
+    store = Checkpoints(tmp_path, keep=2)
+    for step in (5, 10, 15):
+        store.save(step, state(step), best=state(5) if step == 5 else None)
+    assert [path.name for path in sorted(tmp_path.iterdir())] == ["step-00000010", "step-00000015"]
+    newest = Checkpoints(tmp_path).latest()
+    assert load_state(newest / "state.pt")["step"] == 15
+    assert load_state(newest / "best.pt")["step"] == 5  # carried along although its own checkpoint is gone
+
+
+@pytest.mark.parametrize("damage", ["cut", "flipped", "no marker", "missing file", "half a marker"])
+def test_a_damaged_checkpoint_is_never_loaded(tmp_path, damage, caplog):
+    store = Checkpoints(tmp_path)
+    store.save(1, state(1))
+    broken = store.save(2, state(2))
+    file = broken / "state.pt"
+    data = file.read_bytes()
+    if damage == "cut":
+        file.write_bytes(data[: len(data) // 2])
+    elif damage == "flipped":
+        file.write_bytes(data[:-50] + bytes([data[-50] ^ 1]) + data[-49:])
+    elif damage == "no marker":
+        (broken / MARKER).unlink()
+    elif damage == "missing file":
+        file.unlink()
+    else:
+        (broken / MARKER).write_text((broken / MARKER).read_text()[:10])
+    assert Checkpoints(tmp_path).latest().name == "step-00000001"
+    assert "step-00000002 is damaged" in caplog.text
+
+
+def test_what_a_killed_writer_left_is_not_a_checkpoint(tmp_path):
+    Checkpoints(tmp_path).save(1, state(1))
+    half = tmp_path / ".partial-step-00000002"
+    half.mkdir()
+    (half / "state.pt").write_bytes(b"half")
+    assert Checkpoints(tmp_path).latest().name == "step-00000001"
+    remove_partial(tmp_path)
+    assert not half.exists()
+
+
+def test_a_kill_between_the_two_renames_loses_nothing(tmp_path):
+    write_folder(tmp_path / "hub", lambda folder: (folder / "a").write_text("old"))
+    (tmp_path / "hub").rename(tmp_path / ".partial-replaced-hub")
+    remove_partial(tmp_path)
+    assert is_complete(tmp_path / "hub")
+
+
+def test_a_folder_is_replaced_only_by_a_whole_one(tmp_path):
+    write_folder(tmp_path / "hub", lambda folder: (folder / "a").write_text("old"))
+
+    def fail(folder):
+        (folder / "a").write_text("new")
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        write_folder(tmp_path / "hub", fail)
+    assert (tmp_path / "hub" / "a").read_text() == "old"
+    write_folder(tmp_path / "hub", lambda folder: (folder / "a").write_text("new"))
+    assert (tmp_path / "hub" / "a").read_text() == "new"
+    assert [path.name for path in tmp_path.iterdir()] == ["hub"]
+
+
+def test_a_full_disk_is_named_and_the_last_checkpoint_stands(tmp_path, monkeypatch):
+    store = Checkpoints(tmp_path)
+    store.save(1, state(1))
+
+    def save_to_full_disk(value, path):
+        path.symlink_to("/dev/full")  # every write fails with ENOSPC, inside torch.save as on a real disk
+        with path.open("wb") as file:
+            torch.save(value, file)
+
+    monkeypatch.setattr(module, "_save", save_to_full_disk)
+    with pytest.raises(
+        OSError, match=r"checkpoint of step 2: the disk is full .* step-00000001, is intact"
+    ) as caught:
+        store.save(2, state(2))
+    assert caught.value.errno == errno.ENOSPC
+    assert [path.name for path in tmp_path.iterdir()] == ["step-00000001"]
+    assert is_complete(store.latest())
+
+
+def test_all_generators_are_saved_as_plain_values(tmp_path):
+    def draw():
+        return random.random(), np.random.rand(), torch.rand(1).item()  # noqa: NPY002
+
+    torch.save(random_state(), tmp_path / "random.pt")
+    first = draw()
+    assert draw() != first
+    set_random_state(load_state(tmp_path / "random.pt"))
+    with untouched_random_state():
+        draw()
+    assert draw() == first
+
+
+def test_two_runs_cannot_write_to_one_folder(tmp_path):
+    with (
+        only_writer(tmp_path),
+        pytest.raises(RuntimeError, match="another run is writing"),
+        only_writer(tmp_path),
+    ):
+        pass
+    with only_writer(tmp_path):
+        pass

@@ -1,0 +1,98 @@
+import re
+
+import pytest
+
+from summarily.modeling.training.recipe import RECIPES, Recipe, RecipeError, load_recipe
+
+NAME = "attention_variants_reuters"
+
+
+@pytest.mark.parametrize("path", sorted(RECIPES.glob("*.toml")), ids=lambda path: path.stem)
+def test_every_recipe_of_the_package_is_valid(path):
+    recipe = load_recipe(path.stem)
+    assert recipe == load_recipe(path)
+    assert recipe == Recipe.from_dict(recipe.to_dict())
+
+
+@pytest.mark.parametrize("path", sorted((RECIPES / "data").glob("*.toml")), ids=lambda path: path.stem)
+def test_every_data_set_can_be_used_by_any_model(path):
+    recipe = load_recipe(NAME, [f"data.use={path.stem}", "batch.tokens=8192"])
+    assert recipe.data.name or recipe.data.files
+
+
+def test_public_data_is_named_as_on_the_hub():
+    names = {
+        load_recipe(NAME, [f"data.use={use}"]).data.name for use in ("gigaword", "cnn_dailymail", "xsum")
+    }
+    assert names == {"Harvard/gigaword", "abisee/cnn_dailymail", "EdinburghNLP/xsum"}
+
+
+def test_overrides_are_read_as_the_type_of_the_field():
+    recipe = load_recipe(
+        NAME,
+        [
+            "training.max_steps=7",
+            "training.max_minutes=none",
+            "schedule.learning_rate=1",
+            "data.lowercase=False",
+            "data.revision=12",
+            "data.files.test=duc2004",
+            'data.source=["headline", "first_paragraph"]',
+            "evaluation.metrics=['rouge']",
+            "model.config.hidden_size=32",
+            "model.config.attention_type=relative",
+            "generation.early_stopping=true",
+            "hub.note=a b = c",
+        ],
+    )
+    assert recipe.training.max_steps == 7 and recipe.training.max_minutes is None
+    assert recipe.schedule.learning_rate == 1.0 and isinstance(recipe.schedule.learning_rate, float)
+    assert recipe.data.lowercase is False and recipe.data.revision == "12"
+    assert recipe.data.files["test"] == "duc2004" and "train" in recipe.data.files
+    assert recipe.data.source == ["headline", "first_paragraph"]
+    assert recipe.model.config["hidden_size"] == 32 and recipe.model.config["attention_type"] == "relative"
+    assert recipe.generation["early_stopping"] is True and recipe.hub.note == "a b = c"
+
+
+@pytest.mark.parametrize(
+    ("override", "message"),
+    [
+        (
+            "training.max_step=3",
+            "training.max_step is not a key of a recipe; did you mean training.max_steps?",
+        ),
+        ("trainin.max_steps=3", "did you mean training?"),
+        ("training.max_steps=many", "training.max_steps is 'many' (str); expected int or none."),
+        ("training.max_steps=2.5", "training.max_steps is 2.5 (float)"),
+        ("data.lowercase=1", "data.lowercase is 1 (int); expected bool."),
+        ("training.max_steps=true", "training.max_steps is True (bool)"),
+        ("schedule.kind=noan", "did you mean noam?"),
+        ("training=3", "training is a section; name one of its keys"),
+        ("training.max_steps.x=3", "training.max_steps has no keys of its own"),
+        ("training.max_steps", "is not an override; write section.key=value."),
+        ("training.max_steps=0", "training.max_steps is 0; it must be above 0."),
+        ("training.label_smoothing=1.0", "training.label_smoothing is 1.0"),
+        ("training.max_minutes=none", "the run would never end"),
+        (
+            "batch.tokens=100",
+            "must hold one example of data.max_source_tokens + data.max_target_tokens = 160",
+        ),
+        ("data.cut_after_conclusion=true", "need data.headings"),
+        ("evaluation.select=vert", "none of evaluation.metrics = ['rouge'] computes"),
+        ("data.streaming=true", "data.drop_duplicates would remember every row of a stream"),
+        ("data.use=xsun", "did you mean xsum?"),
+    ],
+)
+def test_a_mistake_is_named_with_its_fix(override, message):
+    with pytest.raises(RecipeError, match=re.escape(message)):
+        load_recipe(NAME, [override])
+
+
+def test_unknown_recipes_and_broken_files_are_named(tmp_path):
+    with pytest.raises(RecipeError, match=r"did you mean attention_variants_reuters\?"):
+        load_recipe("attention_variant_reuters")
+    (tmp_path / "broken.toml").write_text("[model\nname = 1")
+    with pytest.raises(RecipeError, match=r"broken.toml is not valid TOML"):
+        load_recipe(tmp_path / "broken.toml")
+    with pytest.raises(RecipeError, match=r"model.name is missing"):
+        Recipe.from_dict({"model": {}, "data": {"name": "x"}})
