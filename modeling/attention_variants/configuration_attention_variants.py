@@ -106,7 +106,7 @@ class AttentionVariantConfig(PreTrainedConfig):
     @property
     def decoder_pattern(self) -> AttentionPattern:
         """Which keys a query of the decoder sees."""
-        return self._pattern(self.decoder_attention_type, decoder=True)
+        return self._pattern(self.decoder_attention_type or self.attention_type, decoder=True)
 
     def _pattern(self, mechanism: str, decoder: bool) -> AttentionPattern:
         return attention_pattern(

@@ -45,7 +45,7 @@ class ScaledEmbedding(nn.Embedding):
     """Embeddings times sqrt(size). Padding is zero here even though the shared output matrix trains its row."""
 
     def forward(self, input_ids: torch.Tensor) -> torch.Tensor:
-        scale = (input_ids != self.padding_idx).to(self.weight.dtype) * math.sqrt(self.embedding_dim)
+        scale = torch.ne(input_ids, self.padding_idx).to(self.weight.dtype) * math.sqrt(self.embedding_dim)
         return super().forward(input_ids) * scale[..., None]
 
 
@@ -64,11 +64,12 @@ def sinusoids(positions: torch.Tensor, size: int) -> torch.Tensor:
     return torch.cat([angles.sin(), angles.cos()], dim=-1)
 
 
-def fused_linear(size: int, parts: int) -> nn.Linear:
-    """Several projections of one input in one matrix product; `parts` lets each be initialised on its own."""
-    linear = nn.Linear(size, parts * size, bias=False)
-    linear.parts = parts
-    return linear
+class FusedLinear(nn.Linear):
+    """Several square projections of one input in one matrix product."""
+
+    def __init__(self, size: int, parts: int):
+        super().__init__(size, parts * size, bias=False)
+        self.parts = parts
 
 
 class Attention(nn.Module):
@@ -103,7 +104,7 @@ class SelfAttention(Attention):
         self.relative = mechanism == "relative"
         if config.preset == "t2t" and mechanism not in ("dot_product", "relative"):
             self.dropout = 0.0
-        self.query_key_value = fused_linear(config.hidden_size, 3)
+        self.query_key_value = FusedLinear(config.hidden_size, 3)
         if self.relative:
             shape = (2 * config.max_relative_position + 1, config.hidden_size // self.heads)
             self.relative_keys = nn.Parameter(torch.empty(shape))
@@ -130,7 +131,7 @@ class CrossAttention(Attention):
     def __init__(self, config: AttentionVariantConfig, layer_idx: int):
         super().__init__(config, layer_idx)
         self.query = nn.Linear(config.hidden_size, config.hidden_size, bias=False)
-        self.key_value = fused_linear(config.hidden_size, 2)
+        self.key_value = FusedLinear(config.hidden_size, 2)
 
     def forward(self, hidden_states, encoder_hidden_states, plan, past_key_values=None):
         if past_key_values is not None and past_key_values.is_updated.get(self.layer_idx):
@@ -205,6 +206,10 @@ class AttentionVariantPreTrainedModel(PreTrainedModel):
     _no_split_modules = ["AttentionVariantEncoderLayer", "AttentionVariantDecoderLayer"]
     _skip_keys_device_placement = ["past_key_values"]
     _supports_sdpa = True
+
+    @classmethod
+    def _can_set_attn_implementation(cls) -> bool:
+        return True  # every forward pass reads it from the configuration
 
     def _init_weights(self, module):
         """tensor2tensor's `uniform_unit_scaling`, and N(0, 1/size) for the shared embeddings."""
@@ -488,7 +493,8 @@ class AttentionVariantForConditionalGeneration(AttentionVariantPreTrainedModel, 
                 decoder_input_ids = self.prepare_decoder_input_ids_from_labels(labels)
             if decoder_attention_mask is None and self.config.decoder_leaks:
                 # Only a decoder that looks ahead can see the padding behind a summary.
-                decoder_attention_mask = F.pad(labels[:, :-1] != -100, (1, 0), value=True)
+                labels_to_come = (labels != -100).flip(1).cumsum(1).flip(1)
+                decoder_attention_mask = labels_to_come > 0
         outputs = self.model(
             input_ids=input_ids,
             attention_mask=attention_mask,
@@ -507,7 +513,7 @@ class AttentionVariantForConditionalGeneration(AttentionVariantPreTrainedModel, 
             smoothing = self.config.label_smoothing if self.training else 0.0
             loss = smoothed_cross_entropy(logits, labels, smoothing, num_items_in_batch)
         rest = {name: value for name, value in outputs.items() if name != "last_hidden_state"}
-        return Seq2SeqLMOutput(loss=loss, logits=logits, **rest)
+        return Seq2SeqLMOutput(loss=loss, logits=logits, **rest)  # type: ignore[arg-type]
 
     def prepare_decoder_input_ids_from_labels(self, labels: torch.Tensor) -> torch.Tensor:
         """The labels shifted right behind the start token, padding in place of -100."""
@@ -525,10 +531,12 @@ class AttentionVariantForConditionalGeneration(AttentionVariantPreTrainedModel, 
             if model_kwargs.get("past_key_values") is None:
                 model_kwargs["past_key_values"] = self.model.decoder.new_cache()
             return
-        super()._prepare_cache_for_generation(generation_config, model_kwargs, *args, **kwargs)
+        super()._prepare_cache_for_generation(generation_config, model_kwargs, *args, **kwargs)  # type: ignore[misc]
 
     @staticmethod
-    def _reorder_cache(past_key_values: EncoderDecoderCache, beam_idx: torch.Tensor) -> EncoderDecoderCache:
+    def _reorder_cache(
+        past_key_values: EncoderDecoderCache, beam_idx: torch.LongTensor
+    ) -> EncoderDecoderCache:
         """All beams of a document share its cross-attention rows: only the summary's own past has to move."""
         past_key_values.self_attention_cache.reorder_cache(beam_idx)
         return past_key_values

@@ -1,6 +1,6 @@
 """Training throughput beside BART of the same size, and how each mechanism's cost grows with the length.
 
-    python -m tests.benchmarks.attention_variants [--threads 1] [--repeats 5]
+    python -m tests.benchmarks.attention_variants [--threads 1] [--repeats 7]
 
 CPU time (`time.process_time`) after a warm-up, the models taking turns; medians.
 """
@@ -61,10 +61,16 @@ def training_epoch(model: torch.nn.Module, data: list[dict[str, torch.Tensor]]) 
     return run
 
 
-def pair_of_models(attention_dropout: float, label_smoothing: float) -> tuple[torch.nn.Module, torch.nn.Module]:
+def pair_of_models(
+    attention_dropout: float, label_smoothing: float
+) -> tuple[torch.nn.Module, torch.nn.Module]:
     """Ours and BART, both with ReLU and the same sizes and dropouts, in training mode."""
     torch.manual_seed(0)
-    dropouts = {"dropout": 0.1, "attention_dropout": attention_dropout, "activation_dropout": attention_dropout}
+    dropouts = {
+        "dropout": 0.1,
+        "attention_dropout": attention_dropout,
+        "activation_dropout": attention_dropout,
+    }
     ours = AttentionVariantForConditionalGeneration(
         AttentionVariantConfig(
             vocab_size=VOCABULARY,
@@ -133,9 +139,11 @@ def measure_growth(repeats: int) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--repeats", type=int, default=7)
     arguments = parser.parse_args()
     torch.set_num_threads(arguments.threads)
     compare_with_bart(arguments.repeats)
