@@ -1,0 +1,1 @@
+"""Sentence mover's similarity: exp(-EMD) between the bags of sentences of two texts."""
