@@ -28,6 +28,7 @@ METRICS: dict[str, str] = {
     "rouge": "Rouge",
     "bertscore": "Bertscore",
     "bartscore": "Bartscore",
+    "moverscore": "Moverscore",
 }
 """Name of the folder: name of the class in its `scorer.py`."""
 

@@ -19,6 +19,7 @@ CASES: dict[str, dict[str, Any] | Callable[[], dict[str, Any]]] = {
     "rouge": {},
     "bertscore": {},
     "bartscore": lambda: {"model": checkpoint("bart")},
+    "moverscore": {},
 }
 
 

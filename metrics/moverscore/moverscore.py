@@ -1,0 +1,7 @@
+"""MoverScore as an `evaluate` module: `evaluate.load("moverscore")`."""
+
+from summarily.metrics import evaluate_module
+
+
+class Moverscore(evaluate_module.EvaluateModule):
+    metric_name = "moverscore"

@@ -1,0 +1,298 @@
+"""MoverScore (Zhao et al. 2019), with one token (Mover-1) or two (Mover-2) as the unit that is moved."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import os
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from summarily.metrics import weights
+from summarily.metrics.base import Example, InputError, Metric, Values
+from summarily.metrics.encoding import Encoded, Encoder, Request, encoder
+from summarily.metrics.matching import Idf, count_texts
+from summarily.metrics.moverscore.ngrams import NGrams, bag_of_ngrams, kept_tokens, token_vectors
+from summarily.metrics.text import STOP_WORDS, STOP_WORDS_NAME
+from summarily.metrics.transport import emd, emd_plan, euclidean, in_threads
+
+# The authors' own checkpoint is not on the Hub; this one is the same model fine-tuned on the same data.
+PAPER_MODELS = {"v1": "textattack/bert-base-uncased-MNLI", "v2": "distilbert/distilbert-base-uncased"}
+LAYERS = {"v1": 5, "v2": 1}
+DISTANCES = {"v1": "squared", "v2": "euclidean"}
+EMPTY_SCORE = 0.0
+
+
+@dataclass(frozen=True)
+class Statistics:
+    """Idf of the predictions and of the references, counted apart."""
+
+    predictions: Idf
+    references: Idf
+
+    @property
+    def digest(self) -> str:
+        return f"{self.predictions.digest}+{self.references.digest}"
+
+
+class Moverscore(Metric):
+    """MoverScore in its two published versions.
+
+    v1, the authors' first code, is `1 - EMD` over squared Euclidean distances on the power means of the last
+    five layers; v2 is `1 / (1 + EMD)` over Euclidean distances on the last layer. Unlike the published v2,
+    this one heeds `n_gram`, and only real tokens are moved.
+
+    Args:
+        preset: "light" (MiniLM, without idf) or "paper" (BERT fine-tuned on MNLI, with idf, from the Hub).
+        n_gram: 1 or 2 (or more) tokens are the unit that is moved.
+        variant: "v1" or "v2".
+        model: a path, a pinned name or a Hub id.
+        revision: of a Hub model.
+        distance: "squared" or "euclidean"; by default the variant's.
+        idf: weigh tokens by `log((N + 1) / (df + 1))`, counted apart over predictions and references. A corpus
+            in which that weighs every token 0, such as a single pair, is refused.
+        stop_words: True for the built-in English list, or your own words.
+        subwords: whether pieces that continue a word are moved too.
+        multi_reference: "max" or "mean".
+        max_length: tokens kept of a text; by default the model's limit.
+        device, dtype, token_budget, cache_folder: see `encoding.encoder`.
+
+    Punctuation is left out, [CLS] and [SEP] stay. A text of which nothing else is left scores 0.
+
+    Example:
+        >>> score = Moverscore().compute(["a cat sat", "snow"], ["a cat sat", "rain fell"])
+        >>> score.per_example["moverscore"][0]
+        1.0
+    """
+
+    name = "moverscore"
+    summary = "cost of moving one text's tokens to the other's, by contextual vectors"
+    needs = "MiniLM, by pip install summarily[offline]"
+    keys = ("moverscore",)
+    citation: ClassVar[str] = (
+        "@inproceedings{zhao2019moverscore, title={MoverScore: Text Generation Evaluating with Contextualized "
+        "Embeddings and Earth Mover Distance}, author={Zhao, Wei and Peyrard, Maxime and Liu, Fei and Gao, Yang "
+        "and Meyer, Christian M. and Eger, Steffen}, booktitle={EMNLP}, year={2019}}"
+    )
+
+    def __init__(
+        self,
+        preset: str = "light",
+        *,
+        n_gram: int = 1,
+        variant: str = "v1",
+        model: str | os.PathLike[str] | None = None,
+        revision: str | None = None,
+        distance: str | None = None,
+        idf: bool | None = None,
+        stop_words: bool | Iterable[str] = False,
+        subwords: bool = False,
+        multi_reference: str = "max",
+        max_length: int | None = None,
+        device: str | None = None,
+        dtype: str = "float32",
+        token_budget: int | None = None,
+        cache_folder: str | os.PathLike[str] | None = None,
+    ):
+        _check_choice("preset", preset, ("light", "paper"))
+        _check_choice("variant", variant, tuple(LAYERS))
+        _check_choice("multi_reference", multi_reference, ("max", "mean"))
+        if isinstance(n_gram, bool) or not isinstance(n_gram, int) or n_gram < 1:
+            raise InputError(f"n_gram={n_gram!r}; expected 1, 2 or another whole number above 0.")
+        if isinstance(stop_words, str):
+            raise InputError(f"stop_words={stop_words!r} is a str; expected True, False or a list of words.")
+        self.preset = preset
+        self.n_gram = n_gram
+        self.variant = variant
+        self.model = model if model is not None else "minilm" if preset == "light" else PAPER_MODELS[variant]
+        self.revision = revision
+        self.distance = _check_choice("distance", distance or DISTANCES[variant], ("squared", "euclidean"))
+        self.idf = preset == "paper" if idf is None else bool(idf)
+        self.stop_words = _stop_words(stop_words)
+        self.subwords = subwords
+        self.multi_reference = multi_reference
+        self.encoder_options: dict[str, Any] = {
+            "device": device,
+            "max_length": max_length,
+            "dtype": dtype,
+            "token_budget": token_budget,
+            "cache_folder": cache_folder,
+        }
+
+    def check(self) -> None:
+        weights.check(self.model, self.revision)
+
+    @property
+    def encoder(self) -> Encoder:
+        return encoder(self.model, self.revision, **self.encoder_options)
+
+    @property
+    def layers(self) -> list[int]:
+        return self.encoder.last_layers(LAYERS[self.variant])
+
+    def signature_fields(self, statistics: Statistics | None) -> dict[str, Any]:
+        shared = self.encoder
+        return {
+            "variant": self.variant,
+            "n_gram": self.n_gram,
+            "model": shared.identity,
+            "layers": self.layers,
+            "tokenizer": shared.tokenizer_name,
+            "distance": self.distance,
+            "idf": f"apart@{statistics.digest}" if statistics else "apart" if self.idf else "no",
+            "single_pair": "refused" if self.idf else None,
+            "stop_words": _stop_words_name(self.stop_words),
+            "subwords": self.subwords,
+            "refs": self.multi_reference,
+            "truncation": shared.max_length,
+            "solver": "exact",
+            "dtype": None if shared.dtype == "float32" else shared.dtype,
+        }
+
+    def requests(self, examples: Sequence[Example]) -> list[Any]:
+        return [Request(self.encoder, _texts(examples), self.layers)]
+
+    # --- idf ---
+
+    def statistics(self, examples: Sequence[Example]) -> Statistics | None:
+        if not self.idf:
+            return None
+        predictions = self._count("predictions", (example.prediction for example in examples))
+        references = self._count("references", (text for example in examples for text in example.references))
+        return Statistics(predictions, references)
+
+    def _count(self, side: str, texts: Iterable[str]) -> Idf:
+        times = Counter(texts)
+        encoded = dict(zip(times, self.encoder.tokenize(times), strict=True))
+        idf = Idf.count(encoded[text].ids for text, number in times.items() for _ in range(number))
+        if all(number == idf.documents for number in idf.frequencies.values()) and not all(
+            text.is_empty for text in encoded.values()
+        ):
+            raise InputError(
+                f"idf over {idf.documents} {side} weighs every token 0, and everything would score the same: "
+                f"score more (or more different) pairs at once, or pass idf=False."
+            )
+        return idf
+
+    # --- scoring ---
+
+    def score_examples(self, examples: Sequence[Example], statistics: Statistics | None) -> Values:
+        predictions, references, encoded = self._bags(examples, statistics)
+        pairs = list(
+            dict.fromkeys(
+                (example.prediction, reference) for example in examples for reference in example.references
+            )
+        )
+        scores = in_threads(lambda pair: self._similarity(predictions[pair[0]], references[pair[1]]), pairs)
+        by_pair = dict(zip(pairs, scores, strict=True))
+        values = []
+        for example in examples:
+            each = [by_pair[example.prediction, reference] for reference in example.references]
+            values.append(max(each) if self.multi_reference == "max" else math.fsum(each) / len(each))
+        counts = count_texts(examples, encoded)
+        counts["empty_predictions"] = sum(predictions[e.prediction].is_empty for e in examples)
+        counts["empty_references"] = sum(references[r].is_empty for e in examples for r in e.references)
+        return Values({"moverscore": values}, counts, sum(map(len, encoded.values())))
+
+    def _bags(
+        self, examples: Sequence[Example], statistics: Statistics | None
+    ) -> tuple[dict[str, NGrams], dict[str, NGrams], dict[str, Encoded]]:
+        """The n-grams of predictions and of references; without idf a text has the same on either side."""
+        if self.idf and statistics is None:
+            raise InputError(
+                "idf is counted over a corpus and a single call has none: use score.explain(row) of a Score, "
+                "pass statistics=metric.statistics(examples), or idf=False."
+            )
+        texts = _texts(examples)
+        layers = self.layers
+        encoded = dict(zip(texts, self.encoder.encode(texts, layers), strict=True))
+        kept = {text: kept_tokens(encoded[text], text, self.stop_words, self.subwords) for text in texts}
+        vectors = token_vectors([encoded[text] for text in texts], [kept[text] for text in texts], layers)
+        is_prediction = {example.prediction for example in examples}
+        is_reference = {text for example in examples for text in example.references}
+        predictions: dict[str, NGrams] = {}
+        references: dict[str, NGrams] = {}
+        for text, of_text in zip(texts, vectors, strict=True):
+            arguments = (encoded[text], kept[text], of_text, self.n_gram)
+            if statistics is None:
+                predictions[text] = references[text] = bag_of_ngrams(*arguments, None)
+                continue
+            if text in is_prediction:
+                predictions[text] = bag_of_ngrams(*arguments, statistics.predictions)
+            if text in is_reference:
+                references[text] = bag_of_ngrams(*arguments, statistics.references)
+        return predictions, references, encoded
+
+    def _costs(self, prediction: NGrams, reference: NGrams) -> NDArray[np.float64]:
+        costs = euclidean(prediction.vectors, reference.vectors)
+        return costs * costs if self.distance == "squared" else costs
+
+    def _similarity(self, prediction: NGrams, reference: NGrams) -> float:
+        if _nothing_to_move(prediction) or _nothing_to_move(reference):
+            return EMPTY_SCORE
+        return self._from_cost(emd(prediction.masses, reference.masses, self._costs(prediction, reference)))
+
+    def _from_cost(self, cost: float) -> float:
+        return 1 - cost if self.variant == "v1" else 1 / (1 + cost)
+
+    def explain(
+        self, prediction: str, references: Any, source: str | None = None, statistics: Any = None
+    ) -> dict[str, Any]:
+        """What was moved where, for each reference, the most expensive move first."""
+        texts = (references,) if isinstance(references, str) else tuple(references)
+        example = Example(prediction, texts)
+        value = self.score_examples([example], statistics).per_example["moverscore"][0]
+        p_bags, r_bags, _ = self._bags([example], statistics)
+        plans = [self._plan(p_bags[prediction], text, r_bags[text]) for text in texts]
+        return {"moverscore": value, "prediction": prediction, "plans": plans}
+
+    def _plan(self, prediction: NGrams, text: str, reference: NGrams) -> dict[str, Any]:
+        if _nothing_to_move(prediction) or _nothing_to_move(reference):
+            return {"reference": text, "moverscore": EMPTY_SCORE, "moves": []}
+        plan = emd_plan(prediction.masses, reference.masses, self._costs(prediction, reference))
+        moves = [
+            {
+                "from": prediction.names[flow.source],
+                "to": reference.names[flow.target],
+                "mass": flow.mass,
+                "distance": flow.distance,
+            }
+            for flow in sorted(plan.flows, key=lambda flow: -flow.mass * flow.distance)
+            if flow.mass > 1e-12  # less is a rounding error of the solver
+        ]
+        return {"reference": text, "moverscore": self._from_cost(plan.cost), "moves": moves}
+
+
+def _nothing_to_move(bag: NGrams) -> bool:
+    return bag.is_empty or not len(bag.masses)
+
+
+def _texts(examples: Sequence[Example]) -> list[str]:
+    return list(
+        dict.fromkeys(text for example in examples for text in (example.prediction, *example.references))
+    )
+
+
+def _stop_words(option: bool | Iterable[str]) -> frozenset[str]:
+    if isinstance(option, bool):
+        return STOP_WORDS if option else frozenset()
+    return frozenset(word.lower() for word in option)
+
+
+def _stop_words_name(stop_words: frozenset[str]) -> str:
+    if stop_words == STOP_WORDS:
+        return STOP_WORDS_NAME
+    if not stop_words:
+        return "no"
+    return f"custom@{hashlib.sha256(' '.join(sorted(stop_words)).encode()).hexdigest()[:12]}"
+
+
+def _check_choice(option: str, value: str, choices: Sequence[str]) -> str:
+    if value not in choices:
+        raise InputError(f"{option}={value!r}; expected one of {', '.join(choices)}.")
+    return value
