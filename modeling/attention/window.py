@@ -1,0 +1,479 @@
+"""Sliding-window attention with global tokens (Longformer, Beltagy et al. 2020), exact, in memory linear in the length.
+
+Every token is padding, local or global. With `w` tokens on each side:
+
+    a local query i     sees the local keys |i - j| <= w, and every global token, under one softmax
+    a global query      sees every token that is not padding, through projections of its own
+    a query at padding  gets zeros
+
+`window_mask` and `window_attention_dense` are that definition; `window_attention` equals them without ever
+holding a row longer than a block's window. The kernel is chosen by device:
+
+    CPU     blocks of queries through torch's flash kernel, forward and backward, in one operator
+    CUDA    flex attention over one block mask
+    else    (and wherever attention dropout is on) blocks of queries through `scaled_dot_product_attention`,
+            computed again in the backward pass so that nothing as wide as the window is kept
+
+    plan = plan_window(attention_mask, global_mask)        # once per forward pass, for all layers
+    states = window_attention(query, key, value, plan, window=512)
+    rows = global_attention(hidden_states, global_query, key_projection, value_projection, plan)
+    states = put_global_rows(states, rows, plan)
+
+Queries, keys and values are `[batch, length, heads, head size]`, as the projections leave them.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch.utils.checkpoint import checkpoint
+
+BLOCK = 256  # queries that share one key slice; the time is flat from 128 to 512
+
+
+@dataclass(frozen=True)
+class WindowPlan:
+    """Which tokens are padding, local and global; made once per forward pass by `plan_window`.
+
+    Args:
+        local: `[batch, length]`, True where a token is seen through the window; None where all are.
+        real: `[batch, length]`, False at padding; None where nothing is.
+        global_index: `[batch, globals]`, positions of the global tokens; rows with fewer of them hold any position.
+        global_real: `[batch, globals]`, False where `global_index` holds no token.
+    """
+
+    local: torch.Tensor | None = None
+    real: torch.Tensor | None = None
+    global_index: torch.Tensor | None = None
+    global_real: torch.Tensor | None = None
+
+
+def plan_window(
+    attention_mask: torch.Tensor | None = None,
+    global_mask: torch.Tensor | None = None,
+    *,
+    max_globals: int | None = None,
+) -> WindowPlan:
+    """Sort the tokens into padding, local and global ones.
+
+    Args:
+        attention_mask: `[batch, length]`, 1 at real tokens.
+        global_mask: `[batch, length]`, 1 at global tokens; padding is never global.
+        max_globals: the most global tokens in a row. Counted when left out, which waits for the device and
+            stops `torch.compile`.
+
+    Example:
+
+    >>> import torch
+    >>> plan = plan_window(torch.tensor([[1, 1, 1, 0]]), torch.tensor([[1, 0, 0, 0]]))
+    >>> plan.local.tolist(), plan.global_index.tolist()
+    ([[False, True, True, False]], [[0]])
+    """
+    real = None if attention_mask is None else attention_mask.bool()
+    if global_mask is None:
+        return WindowPlan(local=real, real=real)
+    is_global = global_mask.bool() if real is None else global_mask.bool() & real
+    if max_globals is None:
+        max_globals = int(is_global.sum(1).max())
+    if max_globals == 0:
+        return WindowPlan(local=real, real=real)
+    index = is_global.to(torch.uint8).argsort(dim=1, descending=True, stable=True)[:, :max_globals]
+    local = ~is_global if real is None else real & ~is_global
+    return WindowPlan(local, real, index, is_global.gather(1, index))
+
+
+def plan_first_token(attention_mask: torch.Tensor | None, batch: int, length: int, device) -> WindowPlan:
+    """The plan with one global token per row, its first real one: no waiting for the device.
+
+    Example:
+
+    >>> import torch
+    >>> plan_first_token(torch.tensor([[0, 1, 1]]), 1, 3, None).global_index.tolist()
+    [[1]]
+    """
+    if attention_mask is None:
+        index = torch.zeros(batch, 1, dtype=torch.long, device=device)
+        local = (torch.arange(length, device=device) > 0).expand(batch, length)
+        return WindowPlan(local, None, index, torch.ones_like(index, dtype=torch.bool))
+    real = attention_mask.bool()
+    index = real.to(torch.uint8).argmax(1, keepdim=True)
+    return WindowPlan(real.scatter(1, index, False), real, index, real.gather(1, index))
+
+
+# --- the definition ---------------------------------------------------------------------------------------
+
+
+def window_mask(length: int, window: int, plan: WindowPlan, device=None) -> torch.Tensor:
+    """`[batch or 1, length, length]`, True where a query that is not global sees a key. The row of a query at
+    padding is as the window leaves it: its output is set to zero instead.
+
+    Example:
+
+    >>> import torch
+    >>> plan = plan_window(None, torch.tensor([[1, 0, 0, 0]]))
+    >>> window_mask(4, 1, plan)[0].int().tolist()
+    [[1, 1, 0, 0], [1, 1, 1, 0], [1, 1, 1, 1], [1, 0, 1, 1]]
+    """
+    positions = torch.arange(length, device=device)
+    seen = ((positions[:, None] - positions).abs() <= window)[None]
+    if plan.local is not None:
+        seen = seen & plan.local[:, None, :]
+    if plan.global_index is not None:
+        # A padded entry of the index writes into a column that is cut off.
+        index = plan.global_index.masked_fill(~plan.global_real, length)
+        columns = torch.zeros(index.shape[0], length + 1, dtype=torch.bool, device=device)
+        seen = seen | columns.scatter(1, index, True)[:, None, :length]
+    return seen
+
+
+def window_attention_dense(
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    plan: WindowPlan,
+    window: int,
+    dropout: float = 0.0,
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """`window_attention` from the full matrix of scores; also returns the weights `[batch, heads, queries, keys]`."""
+    seen = window_mask(query.shape[1], window, plan, query.device)[:, None]
+    scores = torch.einsum("bqhd,bkhd->bhqk", query, key) * query.shape[-1] ** -0.5
+    weights = scores.masked_fill(~seen, torch.finfo(scores.dtype).min).softmax(-1, dtype=torch.float32)
+    if plan.real is not None:
+        weights = weights.masked_fill(~plan.real[:, None, :, None], 0.0)
+    weights = F.dropout(weights.to(value.dtype), dropout)
+    return torch.einsum("bhqk,bkhd->bqhd", weights, value), weights
+
+
+# --- local queries ----------------------------------------------------------------------------------------
+
+
+def window_attention(
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    plan: WindowPlan,
+    window: int,
+    dropout: float = 0.0,
+    backend: str | None = None,
+    block: int = BLOCK,
+) -> torch.Tensor:
+    """Each query's softmax over its window and the global tokens; see the top of this file.
+
+    Args:
+        query, key, value: `[batch, length, heads, head size]`, any length.
+        window: tokens on each side, the query's own not counted.
+        dropout: of the attention weights.
+        backend: "flash" (CPU), "flex" (CUDA) or "blocks"; chosen by device when left out.
+
+    The rows of global queries are to be replaced by `put_global_rows`.
+
+    Example:
+
+    >>> import torch
+    >>> states = torch.randn(2, 1000, 4, 16)
+    >>> plan = plan_first_token(None, 2, 1000, None)
+    >>> window_attention(states, states, states, plan, window=64).shape
+    torch.Size([2, 1000, 4, 16])
+    """
+    if backend is None:
+        backend = "blocks" if dropout else {"cpu": "flash", "cuda": "flex"}.get(query.device.type, "blocks")
+    if backend != "blocks" and dropout:
+        raise ValueError(f"backend={backend!r} has no dropout; use 'blocks', or leave the backend out.")
+    if backend == "flash":
+        globals_ = (plan.global_index, plan.global_real)
+        output = _flash_windows(query, key, value, plan.local, *globals_, window, block)[0]
+    elif backend == "flex":
+        output = _flex_attention(query, key, value, plan, window)
+    elif backend == "blocks":
+        output = _block_attention(query, key, value, plan, window, dropout, block)
+    else:
+        raise ValueError(f"backend={backend!r} is unknown; choose 'flash', 'flex' or 'blocks'.")
+    return output if plan.real is None else output.masked_fill(~plan.real[:, :, None, None], 0.0)
+
+
+@dataclass(frozen=True)
+class _Block:
+    """Queries `start .. end - 1`, which see keys `first .. last - 1`."""
+
+    start: int
+    end: int
+    first: int
+    last: int
+
+
+def _blocks(length: int, window: int, block: int) -> Iterator[_Block]:
+    for start in range(0, length, block):
+        end = min(start + block, length)
+        yield _Block(start, end, max(0, start - window), min(length, end + window))
+
+
+def _band(window: int, block: int, device) -> tuple[torch.Tensor, torch.Tensor]:
+    """For queries 0..block-1 and keys -window..block+window-1: inside the window, and the query itself."""
+    distance = torch.arange(block + 2 * window, device=device) - torch.arange(block, device=device)[:, None]
+    return (distance >= 0) & (distance <= 2 * window), distance == window
+
+
+def _seen_by(part: _Block, band, window: int, local, global_real) -> torch.Tensor | None:
+    """The mask of one block, `[batch or 1, 1, queries, globals + keys]`; None where everything is seen."""
+    rows, shift = part.end - part.start, window - part.start
+    columns = slice(part.first + shift, part.last + shift)
+    inside, itself = (table[:rows, columns] for table in band)
+    reaches_all = part.end - 1 - part.first <= window and part.last - 1 - part.start <= window
+    if local is None:
+        return None if reaches_all else inside[None, None]
+    # A query at padding keeps itself, so that no row is empty; its output is dropped.
+    seen = inside & (local[:, None, part.first : part.last] | itself)
+    if global_real is not None:
+        seen = torch.cat([global_real[:, None, :].expand(-1, rows, -1), seen], dim=-1)
+    return seen[:, None]
+
+
+def _rows_at(states: torch.Tensor, index: torch.Tensor) -> torch.Tensor:
+    """The tokens `index` `[batch, globals]` of `states` `[batch, length, ...]`."""
+    return states[torch.arange(index.shape[0], device=index.device)[:, None], index]
+
+
+def _with_globals(rows: torch.Tensor | None, states: torch.Tensor, part: _Block) -> torch.Tensor:
+    """Keys or values of one block behind those of the global tokens, heads first."""
+    window = states[:, part.first : part.last]
+    return (window if rows is None else torch.cat([rows, window], dim=1)).transpose(1, 2)
+
+
+def _additive(seen: torch.Tensor | None, dtype: torch.dtype) -> torch.Tensor | None:
+    if seen is None:
+        return None
+    return torch.zeros(seen.shape, dtype=dtype).masked_fill_(~seen, float("-inf"))
+
+
+# One operator, opaque to `torch.compile`: what autograd would keep of every block (its copy of the keys, its mask)
+# is as wide as the window, while the output and the log-sum-exp of each row are enough to go back.
+@torch.library.custom_op("summarily::window_attention", mutates_args=(), device_types="cpu")
+def _flash_windows(
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    local: torch.Tensor | None,
+    global_index: torch.Tensor | None,
+    global_real: torch.Tensor | None,
+    window: int,
+    block: int,
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """The output `[batch, length, heads, size]` and the log-sum-exp `[batch, length, heads]`."""
+    band = _band(window, block, query.device)
+    global_keys, global_values = (
+        None if global_index is None else _rows_at(states, global_index) for states in (key, value)
+    )
+    output = torch.empty(query.shape, dtype=query.dtype)
+    normalizer = torch.empty(query.shape[:3], dtype=torch.promote_types(query.dtype, torch.float32))
+    for part in _blocks(query.shape[1], window, block):
+        rows = slice(part.start, part.end)
+        states, log_sum = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu(
+            query[:, rows].transpose(1, 2),
+            _with_globals(global_keys, key, part),
+            _with_globals(global_values, value, part),
+            attn_mask=_additive(_seen_by(part, band, window, local, global_real), query.dtype),
+        )
+        output[:, rows] = states.transpose(1, 2)
+        normalizer[:, rows] = log_sum.transpose(1, 2)
+    return output, normalizer
+
+
+@_flash_windows.register_fake
+def _(query, key, value, local, global_index, global_real, window, block):
+    normalizer = query.new_empty(query.shape[:3], dtype=torch.promote_types(query.dtype, torch.float32))
+    return query.new_empty(query.shape), normalizer
+
+
+@torch.library.custom_op("summarily::window_attention_backward", mutates_args=(), device_types="cpu")
+def _flash_windows_backward(
+    grad: torch.Tensor,
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    local: torch.Tensor | None,
+    global_index: torch.Tensor | None,
+    global_real: torch.Tensor | None,
+    output: torch.Tensor,
+    normalizer: torch.Tensor,
+    window: int,
+    block: int,
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    band = _band(window, block, query.device)
+    count = 0 if global_index is None else global_index.shape[1]
+    global_keys, global_values = (
+        _rows_at(states, global_index) if count else None for states in (key, value)
+    )
+    grad_query = torch.empty(query.shape, dtype=query.dtype)
+    grad_key, grad_value = (torch.zeros(key.shape, dtype=key.dtype) for _ in range(2))
+    grad_globals = [torch.zeros_like(rows) for rows in (global_keys, global_values)] if count else []
+    for part in _blocks(query.shape[1], window, block):
+        rows = slice(part.start, part.end)
+        grads = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward(
+            grad[:, rows].transpose(1, 2),
+            query[:, rows].transpose(1, 2),
+            _with_globals(global_keys, key, part),
+            _with_globals(global_values, value, part),
+            output[:, rows].transpose(1, 2),
+            normalizer[:, rows].transpose(1, 2),
+            0.0,
+            False,
+            attn_mask=_additive(_seen_by(part, band, window, local, global_real), query.dtype),
+        )
+        grad_query[:, rows] = grads[0].transpose(1, 2)
+        for i, (total, grad_part) in enumerate(zip((grad_key, grad_value), grads[1:], strict=True)):
+            grad_part = grad_part.transpose(1, 2)
+            total[:, part.first : part.last] += grad_part[:, count:]
+            if count:
+                grad_globals[i] += grad_part[:, :count]
+    if count:
+        batch = torch.arange(global_index.shape[0])[:, None].expand_as(global_index)
+        for total, rows in zip((grad_key, grad_value), grad_globals, strict=True):
+            total.index_put_((batch, global_index), rows, accumulate=True)
+    return grad_query, grad_key, grad_value
+
+
+@_flash_windows_backward.register_fake
+def _(grad, query, key, value, *rest):
+    return tuple(states.new_empty(states.shape) for states in (query, key, value))
+
+
+def _keep_for_backward(ctx, inputs, output):
+    *tensors, ctx.window, ctx.block = inputs
+    ctx.save_for_backward(*tensors, *output)
+    ctx.mark_non_differentiable(output[1])
+
+
+def _go_back(ctx, grad, _):
+    grads = _flash_windows_backward(grad, *ctx.saved_tensors, ctx.window, ctx.block)
+    return (*grads, None, None, None, None, None)
+
+
+_flash_windows.register_autograd(_go_back, setup_context=_keep_for_backward)
+
+
+def _block_attention(query, key, value, plan, window, dropout, block):
+    """The same blocks in plain operations: any device, and dropout."""
+    band = _band(window, block, query.device)
+    outputs = []
+    for part in _blocks(query.shape[1], window, block):
+        arguments = (query, key, value, plan, window, dropout, band, part)
+        if torch.is_grad_enabled() and query.requires_grad:
+            states = checkpoint(_one_block, *arguments, use_reentrant=False)
+        else:
+            states = _one_block(*arguments)
+        outputs.append(states)
+    return torch.cat(outputs, dim=1)
+
+
+def _one_block(query, key, value, plan, window, dropout, band, part):
+    index = plan.global_index
+    states = (
+        _with_globals(None if index is None else _rows_at(source, index), source, part)
+        for source in (key, value)
+    )
+    seen = _seen_by(part, band, window, plan.local, plan.global_real)
+    rows = query[:, part.start : part.end].transpose(1, 2)
+    return F.scaled_dot_product_attention(rows, *states, seen, dropout).transpose(1, 2)
+
+
+@functools.cache
+def _compiled_flex():
+    from torch.nn.attention.flex_attention import flex_attention
+
+    return torch.compile(flex_attention, dynamic=False)
+
+
+def flex_block_mask(plan: WindowPlan, batch: int, length: int, window: int, device):
+    """The block mask of flex attention: window or global column, and not padding; a query always sees itself."""
+    from torch.nn.attention.flex_attention import create_block_mask
+
+    everywhere = torch.zeros(batch, length + 1, dtype=torch.bool, device=device)
+    if plan.global_index is not None:
+        everywhere.scatter_(1, plan.global_index.masked_fill(~plan.global_real, length), True)
+    local = plan.local if plan.local is not None else torch.ones_like(everywhere)
+
+    def seen(b, h, i, j):
+        return (((i - j).abs() <= window) & local[b, j]) | everywhere[b, j] | (i == j)
+
+    return create_block_mask(seen, batch, None, length, length, device=device)
+
+
+def _flex_attention(query, key, value, plan, window):
+    from torch.nn.attention.flex_attention import flex_attention
+
+    batch, length = query.shape[:2]
+    mask = flex_block_mask(plan, batch, length, window, query.device)
+    # Only compiled flex attention skips the blocks outside the window; on CPU the plain form checks the mask.
+    run = _compiled_flex() if query.device.type == "cuda" else flex_attention
+    states = (states.transpose(1, 2) for states in (query, key, value))
+    return run(*states, block_mask=mask).transpose(1, 2)
+
+
+# --- global queries ---------------------------------------------------------------------------------------
+
+
+def global_attention(
+    hidden_states: torch.Tensor,
+    query: torch.Tensor,
+    key_projection: torch.nn.Linear,
+    value_projection: torch.nn.Linear,
+    plan: WindowPlan,
+    dropout: float = 0.0,
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Attention of the global tokens to every real token.
+
+    A few queries do not need a key and a value of every token: q (W x + b) = (q W) x + q b, so the query goes
+    through the key projection instead and attends to the hidden states themselves, and their weighted mean goes
+    through the value projection. Two of six projections of the whole document are saved.
+
+    Args:
+        hidden_states: `[batch, length, width]`.
+        query: `[batch, globals, heads, head size]`, projected but not scaled.
+
+    Returns:
+        the rows `[batch, globals, heads, head size]` and the weights `[batch, heads, globals, length]`.
+    """
+    heads, size = query.shape[2:]
+    query = query * size**-0.5
+    few = query.shape[1] < size  # cheaper than projecting every token
+    if few:
+        weight = key_projection.weight.unflatten(0, (heads, size))
+        # The bias adds the same to all of a query's scores. It is there so that it has a gradient: zero.
+        bias = torch.einsum("bghd,hd->bhg", query, key_projection.bias.unflatten(0, (heads, size)))
+        scores = torch.einsum("bhgc,blc->bhgl", torch.einsum("bghd,hdc->bhgc", query, weight), hidden_states)
+        scores = scores + bias[..., None]
+    else:
+        key = key_projection(hidden_states).unflatten(-1, (heads, size))
+        scores = torch.einsum("bghd,blhd->bhgl", query, key)
+    if plan.real is not None:
+        scores = scores.masked_fill(~plan.real[:, None, None, :], torch.finfo(scores.dtype).min)
+    weights = F.dropout(scores.softmax(-1, dtype=torch.float32).to(hidden_states.dtype), dropout)
+    if not few:
+        value = value_projection(hidden_states).unflatten(-1, (heads, size))
+        return torch.einsum("bhgl,blhd->bghd", weights, value), weights
+    mean = torch.einsum("bhgl,blc->bhgc", weights, hidden_states)
+    rows = torch.einsum("bhgc,hdc->bghd", mean, value_projection.weight.unflatten(0, (heads, size)))
+    # Dropout leaves weights that do not sum to one.
+    mass = weights.sum(-1).transpose(1, 2)[..., None]
+    return rows + mass * value_projection.bias.unflatten(0, (heads, size)), weights
+
+
+def put_global_rows(states: torch.Tensor, rows: torch.Tensor, plan: WindowPlan) -> torch.Tensor:
+    """`states` `[batch, length, heads, head size]` with `rows` at the global tokens.
+
+    Example:
+
+    >>> import torch
+    >>> plan = plan_first_token(None, 1, 3, None)
+    >>> put_global_rows(torch.zeros(1, 3, 1, 1), torch.ones(1, 1, 1, 1), plan).flatten().tolist()
+    [1.0, 0.0, 0.0]
+    """
+    length = states.shape[1]
+    # Entries of the index that hold no token write into one more row, which is cut off again.
+    index = plan.global_index.masked_fill(~plan.global_real, length)
+    index = index[:, :, None, None].expand(-1, -1, *states.shape[2:])
+    return F.pad(states, (0, 0, 0, 0, 0, 1)).scatter(1, index, rows.to(states.dtype))[:, :length]
