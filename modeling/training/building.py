@@ -145,11 +145,7 @@ def new_config(recipe: Recipe, tokenizer: PreTrainedTokenizerBase) -> dict[str, 
 def _check_keys(values: dict[str, Any], config: PreTrainedConfig) -> None:
     for key in values:
         if not hasattr(config, key):
-            known = [
-                name
-                for name in dir(config)
-                if not name.startswith("_") and not callable(getattr(config, name))
-            ]
+            known = [*config.to_dict(), *config.attribute_map]
             raise RecipeError(
                 f"model.config.{key} is not a field of {type(config).__name__}{did_you_mean(key, known, 'model.config.')}"
             )
