@@ -29,6 +29,10 @@ METRICS: dict[str, str] = {
     "bertscore": "Bertscore",
     "bartscore": "Bartscore",
     "moverscore": "Moverscore",
+    "wms": "Wms",
+    "sms": "Sms",
+    "s_wms": "SWms",
+    "vert": "Vert",
 }
 """Name of the folder: name of the class in its `scorer.py`."""
 

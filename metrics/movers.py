@@ -452,10 +452,10 @@ class Movers(Metric):
         }
 
     def requests(self, examples: Sequence[Example]) -> list[Request]:
-        return self.embedder.requests(_distinct(examples))
+        return self.embedder.requests(distinct_texts(examples))
 
     def score_examples(self, examples: Sequence[Example], statistics: Any) -> Values:
-        bags = self._bags(_distinct(examples))
+        bags = self._bags(distinct_texts(examples))
         pairs = list(dict.fromkeys((e.prediction, reference) for e in examples for reference in e.references))
         scores = dict(
             zip(
@@ -516,7 +516,7 @@ class Movers(Metric):
             "cost", their product.
         """
         example = make_examples([prediction], [references])[0]
-        bags = self._bags(_distinct([example]))
+        bags = self._bags(distinct_texts([example]))
         mine = bags[example.prediction]
         scores = [self._score(mine, bags[reference]) for reference in example.references]
         best = scores.index(max(scores))
@@ -551,7 +551,8 @@ def describe(
     return sorted(flows, key=lambda flow: -flow["cost"])
 
 
-def _distinct(examples: Sequence[Example]) -> list[str]:
+def distinct_texts(examples: Sequence[Example]) -> list[str]:
+    """Every prediction and reference once, in the order of appearance."""
     return list(dict.fromkeys(text for e in examples for text in (e.prediction, *e.references)))
 
 

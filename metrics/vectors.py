@@ -116,7 +116,13 @@ def check(name: str | os.PathLike[str]) -> None:
     if Path(name).expanduser().exists():
         return
     hub = _HUB_FILE.fullmatch(str(name))
-    weights.check(hub[1] if hub else name)
+    if hub is None:
+        weights.check(name)
+        return
+    from huggingface_hub import try_to_load_from_cache
+
+    if not isinstance(try_to_load_from_cache(hub[1], hub[2]), str):
+        weights.check(hub[1])
 
 
 def _locate(name: str | os.PathLike[str]) -> Path:

@@ -36,6 +36,7 @@ FAMILIES = (
             "AutoModelForSeq2SeqLM": "AttentionVariantForConditionalGeneration",
         },
     ),
+    ModelFamily("infersent", "InferSentConfig", {"AutoModel": "InferSentModel"}),
 )
 
 

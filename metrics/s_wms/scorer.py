@@ -13,7 +13,7 @@ class SWms(Movers):
 
     Example:
         >>> round(SWms().compute(["a dog barked"], ["the dog was barking"]).mean["s_wms"], 3)
-        0.231
+        0.128
     """
 
     name = "s_wms"

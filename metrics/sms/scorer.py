@@ -13,7 +13,7 @@ class Sms(Movers):
 
     Example:
         >>> round(Sms().compute(["a dog barked"], ["the dog was barking"]).mean["sms"], 3)
-        0.231
+        0.128
     """
 
     name = "sms"

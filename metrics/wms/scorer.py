@@ -12,7 +12,7 @@ class Wms(Movers):
 
     Example:
         >>> round(Wms().compute(["a dog barked"], ["the dog was barking"]).mean["wms"], 3)
-        0.231
+        0.128
     """
 
     name = "wms"

@@ -20,6 +20,10 @@ CASES: dict[str, dict[str, Any] | Callable[[], dict[str, Any]]] = {
     "bertscore": {},
     "bartscore": lambda: {"model": checkpoint("bart")},
     "moverscore": {},
+    "wms": {},
+    "sms": {},
+    "s_wms": {},
+    "vert": {},
 }
 
 

@@ -1,0 +1,3 @@
+from summarily.metrics.app import launch
+
+launch("s_wms")

@@ -1,0 +1,1 @@
+"""VERT: a sentence encoder's cosine similarity, less the word mover's distance."""

@@ -1,0 +1,7 @@
+"""WMS (word mover's similarity) as an `evaluate` module: `evaluate.load("wms")`."""
+
+from summarily.metrics import evaluate_module
+
+
+class Wms(evaluate_module.EvaluateModule):
+    metric_name = "wms"

@@ -1,0 +1,1 @@
+"""InferSent: sentence embeddings by a BiLSTM with max pooling."""
