@@ -1,0 +1,188 @@
+"""The paper's comparison of attention mechanisms (its Table 4) at the scale of two CPU cores.
+
+Each mechanism trains on the same batches for the same number of steps; the unmasked ones twice, once with a
+causal decoder and once with the leaky one that the paper used. All are scored on held-out articles with ROUGE
+recall and VERT beside the first words of the source.
+
+    summarily study attention --data FOLDER
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from summarily.modeling.training.study import Cell, predictions, results, run_cells
+
+MECHANISMS = {
+    # name of the cell: mechanism, leaky decoder, ROUGE-1 recall in the paper's Table 4, its VERT
+    "dot_product": ("dot_product", False, 25.72, 59.13),
+    "relative": ("relative", False, 27.05, 59.55),
+    "local": ("local", False, None, None),
+    "local_leaky": ("local", True, 1.93, 1.04),
+    "local_masked": ("local_masked", False, 25.72, 58.89),
+    "local_block_masked": ("local_block_masked", False, 14.13, 51.73),
+    "dilated": ("dilated", False, None, None),
+    "dilated_leaky": ("dilated", True, 0.01, 18.10),
+    "dilated_masked": ("dilated_masked", False, 19.06, 53.85),
+}
+LEAD_WORDS = 14
+COLUMNS = (
+    "rouge1_recall",
+    "rouge2_recall",
+    "rougeL_recall",
+    "rouge1",
+    "vert_similarity",
+    "vert_distance",
+    "vert",
+)
+
+
+def make_cells(recipe: str, steps: int, overrides: Sequence[str] = ()) -> list[Cell]:
+    """One cell per mechanism, all with the same recipe and number of steps."""
+    return [
+        Cell(
+            name,
+            recipe,
+            (
+                f"model.config.attention_type={mechanism}",
+                f"model.config.leaky_decoder={str(leaky).lower()}",
+                f"training.max_steps={steps}",
+                *overrides,
+            ),
+        )
+        for name, (mechanism, leaky, _, _) in MECHANISMS.items()
+    ]
+
+
+def lead_words(recipe: str, data: str | None, overrides: Sequence[str], words: int = LEAD_WORDS) -> list[str]:
+    """The first words of each source of the test split: the baseline."""
+    from summarily.modeling.training.corpora import load_corpus
+    from summarily.modeling.training.recipe import load_recipe
+
+    loaded = load_recipe(recipe, overrides)
+    rows = load_corpus(loaded.data, data).splits["test"]
+    if loaded.evaluation.test_examples is not None:
+        rows = rows.select(range(min(loaded.evaluation.test_examples, len(rows))))
+    return [" ".join(source.split()[:words]) for source in rows["source"]]
+
+
+def score_study(cells: Sequence[Cell], folder: Path, lead: Sequence[str]) -> dict[str, Any]:
+    """Every finished cell and the baseline, scored with intervals, and each compared with the dot product."""
+    import summarily
+
+    stored = results(cells, folder)
+    systems = {f"lead-{LEAD_WORDS} words": list(lead)}
+    references: list[list[str]] = []
+    for cell in cells:
+        if cell.name in stored:
+            systems[cell.name], references = predictions(cell, folder)
+    cards = {
+        name: summarily.score(texts, references, metrics=["rouge", "vert"], confidence=0.95)
+        for name, texts in systems.items()
+    }
+    rows = {}
+    for name, card in cards.items():
+        means = {**card["rouge"].mean, **card["vert"].mean}
+        intervals = {**(card["rouge"].interval or {}), **(card["vert"].interval or {})}
+        rows[name] = {
+            "scores": {key: means[key] for key in COLUMNS},
+            "intervals": {key: list(intervals[key][:2]) for key in COLUMNS},
+            "distinct": len(set(systems[name])),
+            **{key: stored.get(name, {}).get(key) for key in ("step", "minutes", "parameters")},
+            "loss": stored.get(name, {}).get("scores", {}).get("loss"),
+        }
+    signatures = {metric: str(score.signature) for metric, score in next(iter(cards.values())).items()}
+    return {"examples": len(references), "rows": rows, "signatures": signatures}
+
+
+def markdown(study: Mapping[str, Any]) -> str:
+    """The table, in the shape of the paper's Table 4 with its numbers beside ours."""
+    lines = [
+        "| mechanism | R-1 recall | R-2 recall | R-L recall | R-1 F | VERT-S | VERT-D | VERT | test loss | distinct "
+        "summaries | minutes | paper: R-1 recall, VERT |",
+        "|---|---|---|---|---|---|---|---|---|---|---|---|",
+    ]
+    for name, row in study["rows"].items():
+        scores = row["scores"]
+        low, high = row["intervals"]["rouge1_recall"]
+        paper = MECHANISMS.get(name, (None, None, None, None))[2:]
+        cells = [
+            name.replace("_", " "),
+            f"{100 * scores['rouge1_recall']:.2f} ({100 * low:.1f} to {100 * high:.1f})",
+            *(f"{100 * scores[key]:.2f}" for key in ("rouge2_recall", "rougeL_recall", "rouge1")),
+            f"{scores['vert_similarity']:.3f}",
+            f"{scores['vert_distance']:.3f}",
+            f"{100 * scores['vert']:.2f}",
+            "" if row["loss"] is None else f"{row['loss']:.3f}",
+            f"{row['distinct']} of {study['examples']}",
+            "" if row["minutes"] is None else f"{row['minutes']:.1f}",
+            "" if paper[0] is None else f"{paper[0]:.2f}, {paper[1]:.2f}",
+        ]
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join([*lines, "", *(f"`{signature}`" for signature in study["signatures"].values())])
+
+
+def plot(study: Mapping[str, Any], path: Path) -> None:
+    """ROUGE-1 recall of each mechanism with its interval, the baseline as a line."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+
+    rows = dict(study["rows"])
+    baseline = rows.pop(f"lead-{LEAD_WORDS} words")["scores"]["rouge1_recall"]
+    means = [100 * row["scores"]["rouge1_recall"] for row in rows.values()]
+    errors = [
+        [
+            mean - 100 * row["intervals"]["rouge1_recall"][0]
+            for mean, row in zip(means, rows.values(), strict=True)
+        ],
+        [
+            100 * row["intervals"]["rouge1_recall"][1] - mean
+            for mean, row in zip(means, rows.values(), strict=True)
+        ],
+    ]
+    figure, axis = plt.subplots(figsize=(8, 4))
+    axis.barh([name.replace("_", " ") for name in rows], means, xerr=errors, color="#4477aa", capsize=3)
+    axis.axvline(
+        100 * baseline, color="#cc6677", linestyle="--", label=f"first {LEAD_WORDS} words of the source"
+    )
+    axis.set_xlabel("ROUGE-1 recall on held-out articles (95% interval)")
+    axis.invert_yaxis()
+    axis.legend(loc="lower right")
+    figure.tight_layout()
+    figure.savefig(path, dpi=150)
+    plt.close(figure)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--recipe", default="attention_variants_reuters", help="default: %(default)s")
+    parser.add_argument("--steps", type=int, default=1000, help="of every mechanism (default: %(default)s)")
+    parser.add_argument(
+        "--jobs", type=int, default=2, help="mechanisms trained at a time (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--set", action="append", default=[], metavar="SECTION.KEY=VALUE", help="for every cell"
+    )
+    parser.add_argument("--output", default="runs/study-attention", help="default: %(default)s")
+    parser.add_argument("--data", metavar="FOLDER", help="folder of the data (default: SUMMARILY_DATA)")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Run or go on with the study, then write `study.json`, `study.md` and `study.png`."""
+    from summarily.metrics.files import write_atomically
+
+    folder = Path(options.output)
+    cells = make_cells(options.recipe, options.steps, options.set)
+    run_cells(cells, folder, options.data, options.jobs)
+    study = score_study(cells, folder, lead_words(options.recipe, options.data, options.set))
+    write_atomically(folder / "study.json", json.dumps(study, indent=1))
+    write_atomically(folder / "study.md", markdown(study) + "\n")
+    plot(study, folder / "study.png")
+    print(markdown(study))
+    print(f"\nwritten to {folder}: study.json, study.md, study.png")
+    return 0

@@ -1,0 +1,123 @@
+"""Studies: several training runs that differ in a few values, compared in one table.
+
+A study is a list of cells, each a recipe with overrides. Every cell is an ordinary run in a folder of its own,
+so a study that is stopped goes on where it was: finished cells are not run again, an unfinished one resumes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One run of a study: a recipe by name or path, and the `section.key=value` it is run with."""
+
+    name: str
+    recipe: str
+    overrides: tuple[str, ...] = ()
+
+    def command(self, folder: Path, data: str | None) -> list[str]:
+        command = [
+            sys.executable,
+            "-m",
+            "summarily",
+            "train",
+            self.recipe,
+            "--output",
+            str(folder / self.name),
+        ]
+        for override in self.overrides:
+            command += ["--set", override]
+        return command + (["--data", data] if data else [])
+
+
+def run_cells(cells: Sequence[Cell], folder: Path, data: str | None = None, jobs: int = 1) -> None:
+    """Run what is not finished, `jobs` cells at a time, each in a process of its own with its share of the cores.
+
+    Raises:
+        RuntimeError: a cell failed; the message has its last lines. The others are left running to their end.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    waiting = [cell for cell in cells if not (folder / cell.name / "result.json").exists()]
+    threads = str(max(1, (os.cpu_count() or 1) // jobs))
+    environment = {**os.environ, "OMP_NUM_THREADS": threads, "MKL_NUM_THREADS": threads}
+    running: dict[str, tuple[subprocess.Popen[bytes], float]] = {}
+    failed: list[str] = []
+    try:
+        while waiting or running:
+            while waiting and len(running) < jobs:
+                cell = waiting.pop(0)
+                with (folder / f"{cell.name}.log").open("ab") as log:
+                    process = subprocess.Popen(
+                        cell.command(folder, data), env=environment, stdout=log, stderr=subprocess.STDOUT
+                    )
+                running[cell.name] = process, time.monotonic()
+                print(f"{cell.name}: started ({len(waiting)} waiting)", flush=True)
+            time.sleep(0.5)
+            for name, (process, start) in list(running.items()):
+                if process.poll() is not None:
+                    del running[name]
+                    print(
+                        f"{name}: exit {process.returncode} after {(time.monotonic() - start) / 60:.1f} min",
+                        flush=True,
+                    )
+                    failed += [name] if process.returncode else []
+    finally:
+        for process, _ in running.values():
+            process.terminate()  # each saves its state and stops
+        for process, _ in running.values():
+            process.wait()
+    if failed:
+        tail = (folder / f"{failed[0]}.log").read_text(errors="replace").splitlines()[-5:]
+        raise RuntimeError(f"{', '.join(failed)} failed; the log of {failed[0]} ends:\n" + "\n".join(tail))
+
+
+def results(cells: Sequence[Cell], folder: Path) -> dict[str, dict[str, Any]]:
+    """What each finished cell stored, by name."""
+    found = {}
+    for cell in cells:
+        path = folder / cell.name / "result.json"
+        if path.exists():
+            found[cell.name] = json.loads(path.read_text())
+    return found
+
+
+def predictions(cell: Cell, folder: Path) -> tuple[list[str], list[list[str]]]:
+    """The summaries of the test split that a finished cell wrote, and their references."""
+    lines = (folder / cell.name / "predictions.jsonl").read_text(encoding="utf-8").splitlines()
+    rows = [json.loads(line) for line in lines]
+    return [row["prediction"] for row in rows], [row["references"] for row in rows]
+
+
+# --- command ----------------------------------------------------------------------------------------------
+
+STUDIES = {
+    "attention": (
+        "summarily.modeling.attention_variants.study",
+        "attention mechanisms on headlines, equal budgets",
+    ),
+}
+
+
+def add_parser(commands: Any) -> None:
+    """Add `summarily study NAME`; each study's module has `add_arguments` and `run`."""
+    parser = commands.add_parser("study", help="train and compare: the papers' tables at our scale")
+    kinds = parser.add_subparsers(title="studies", required=True, metavar="STUDY")
+    for name, (module_name, text) in STUDIES.items():
+        module = importlib.import_module(module_name)
+        study = kinds.add_parser(
+            name, help=text, description=module.__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+        )
+        module.add_arguments(study)
+        study.set_defaults(run=module.run)

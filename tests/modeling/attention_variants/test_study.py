@@ -1,0 +1,63 @@
+"""The study is resumable and its table says what its cells stored."""
+
+from __future__ import annotations
+
+import argparse
+import gzip
+import json
+
+import pytest
+
+from summarily.modeling.attention_variants import study
+from summarily.modeling.training.study import Cell, run_cells
+
+TINY = [
+    "model.config.hidden_size=16", "model.config.num_attention_heads=2", "model.config.encoder_layers=1",
+    "model.config.decoder_layers=1", "model.config.intermediate_size=16", "model.config.block_length=4",
+    "model.config.width=4", "model.config.memory_length=4", "tokenizer.vocabulary_size=150", "batch.tokens=400",
+    "generation.num_beams=2", "generation.max_new_tokens=6", "training.tensorboard=false",
+]  # fmt: skip
+
+
+@pytest.fixture
+def data(tmp_path):
+    """A hundred invented articles in the form of the Reuters file."""
+    folder = tmp_path / "data" / "news"
+    folder.mkdir(parents=True)
+    with gzip.open(folder / "reuters_train.jsonl.gz", "wt") as file:
+        for i in range(100):
+            who, what = ("oslo", "bergen", "lima", "quito")[i % 4], ("bank", "port", "mill")[i % 3]
+            text = f"The {what} of {who} said on day {i} that it will open {i % 7} new halls next year."
+            file.write(
+                json.dumps({"headline": f"{who} {what} to open halls {i}", "first_paragraph": text}) + "\n"
+            )
+    return str(tmp_path / "data")
+
+
+def options(tmp_path, data, steps=2):
+    parser = argparse.ArgumentParser()
+    study.add_arguments(parser)
+    settings = [argument for override in TINY for argument in ("--set", override)]
+    return parser.parse_args(
+        ["--steps", str(steps), "--output", str(tmp_path / "out"), "--data", data, *settings]
+    )
+
+
+def test_a_study_runs_scores_and_goes_on(tmp_path, data, monkeypatch, capsys):
+    kept = {name: study.MECHANISMS[name] for name in ("dot_product", "dilated_leaky")}
+    monkeypatch.setattr(study, "MECHANISMS", kept)
+    assert study.run(options(tmp_path, data)) == 0
+    table = (tmp_path / "out" / "study.md").read_text()
+    stored = json.loads((tmp_path / "out" / "study.json").read_text())
+    assert list(stored["rows"]) == ["lead-14 words", "dot_product", "dilated_leaky"]
+    assert "dilated leaky" in table and "0.01, 18.10" in table and "vert|" in table
+    assert stored["rows"]["dot_product"]["step"] == 2
+    assert (tmp_path / "out" / "study.png").stat().st_size > 1000
+    capsys.readouterr()
+    assert study.run(options(tmp_path, data)) == 0
+    assert "started" not in capsys.readouterr().out, "finished cells are not run again"
+
+
+def test_a_cell_that_fails_is_named_with_its_last_words(tmp_path):
+    with pytest.raises(RuntimeError, match=r"(?s)broken failed.*no recipe file 'no_such_recipe'"):
+        run_cells([Cell("broken", "no_such_recipe")], tmp_path)
