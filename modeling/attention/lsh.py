@@ -1,0 +1,264 @@
+"""The two attentions of the Reformer (Kitaev et al. 2020) for an encoder: by hash buckets, and by neighbouring chunks.
+
+`lsh_attention` gives the numbers of transformers' `LSHSelfAttention` for the same rotations, at any length. What
+differs is where the rotations come from: they are an argument, drawn once by a generator of their own, so a model
+gives the same output every time, gradient checkpointing sees the same buckets, and nobody's random state changes.
+
+    rotations = draw_rotations(heads=8, size=64, columns=64, seed=0)
+    states = lsh_attention(query_key, value, rotations, chunk_length=64)
+
+`local_attention` has no wrap-around: the first chunk does not see the last one.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+
+from summarily.modeling.attention.blocks import attention, plan_blocks
+
+# The scores of keys that are not to be seen, and of the query itself, which is seen only if nothing else is.
+HIDDEN, ITSELF = -1e9, -1e5
+HIDDEN_HALF, ITSELF_HALF = -1e4, -1e3  # float16 holds no more
+
+
+def bucket_factors(length: int, chunk_length: int, max_length: int) -> list[int]:
+    """How many buckets to hash `length` tokens into: about `2 length / chunk_length`, a power of two, in two
+    factors when that is many. The product of the factors is the number of buckets.
+
+    Example:
+
+    >>> bucket_factors(1024, 64, 1024), bucket_factors(16384, 64, 16384)
+    ([32], [16, 32])
+    """
+    power = max((2 * (length // chunk_length)).bit_length() - 1, 1)
+    if 2**power <= 2 * max(math.isqrt(max_length // chunk_length), chunk_length):
+        return [2**power]
+    return [2 ** (power // 2), 2 ** (power - power // 2)]
+
+
+def rotation_columns(chunk_length: int, max_length: int) -> int:
+    """Columns of the rotations that are enough for every length up to `max_length`.
+
+    Example:
+
+    >>> rotation_columns(64, 16384)
+    64
+    """
+    lengths = {max_length} | {chunk_length * 2**power for power in range(max_length.bit_length())}
+    return max(
+        sum(bucket_factors(min(length, max_length), chunk_length, max_length)) // 2 for length in lengths
+    )
+
+
+def draw_rotations(heads: int, size: int, columns: int, hashes: int = 1, seed: int = 0) -> torch.Tensor:
+    """Random directions `[heads, size, hashes, columns]` from a generator of their own.
+
+    Example:
+
+    >>> bool((draw_rotations(2, 4, 8) == draw_rotations(2, 4, 8)).all())
+    True
+    """
+    return torch.randn(heads, size, hashes, columns, generator=torch.Generator().manual_seed(seed))
+
+
+@torch.no_grad()
+def hash_buckets(vectors: torch.Tensor, rotations: torch.Tensor, factors: list[int]) -> torch.Tensor:
+    """The bucket of each vector in each round, `[batch, heads, hashes, length]`: the nearest of the directions and
+    their opposites, one digit per factor, the first the least significant.
+
+    Example:
+
+    >>> import torch
+    >>> vectors = torch.tensor([[1.0, 0.0], [-1.0, 0.0]])[None, None]
+    >>> hash_buckets(vectors, torch.eye(2)[None, :, None, :], [4]).flatten().tolist()
+    [0, 2]
+    """
+    needed = sum(factors) // 2
+    if any(factor < 2 or factor % 2 for factor in factors):
+        raise ValueError(f"the factors of the number of buckets are {factors}; each must be even.")
+    if rotations.shape[-1] < needed:
+        raise ValueError(
+            f"{factors} buckets need {needed} columns of rotations, there are {rotations.shape[-1]}; "
+            "draw more, or hash into fewer buckets."
+        )
+    directions = rotations[..., :needed].to(vectors.dtype)
+    rotated = torch.einsum("bhld,hdnr->bhnlr", vectors, directions)
+    buckets, radix = torch.zeros(rotated.shape[:-1], dtype=torch.int32, device=vectors.device), 1
+    for factor, part in zip(factors, rotated.split([factor // 2 for factor in factors], -1), strict=True):
+        buckets += radix * torch.cat([part, -part], -1).argmax(-1).int()
+        radix *= factor
+    return buckets
+
+
+def lsh_attention(
+    query_key: torch.Tensor,
+    value: torch.Tensor,
+    rotations: torch.Tensor,
+    chunk_length: int,
+    *,
+    factors: list[int] | None = None,
+    max_length: int | None = None,
+    padding: torch.Tensor | None = None,
+    causal: bool = False,
+    chunks_before: int = 1,
+    chunks_after: int = 0,
+    dropout: float = 0.0,
+) -> torch.Tensor:
+    """Attention among tokens of like hash: sorted by bucket, cut into chunks, each chunk sees itself and its
+    neighbours. Queries and keys are the same vectors, the keys brought to unit length.
+
+    Args:
+        query_key, value: `[batch, heads, length, size]`, any length.
+        rotations: `[heads, size, hashes, columns]`.
+        factors: of the number of buckets; by default `bucket_factors` of the length.
+        max_length: the length from which `bucket_factors` decides when two factors are better.
+        padding: `[batch, length]`, True (or 1) at real tokens. Padding has a bucket of its own and is never seen.
+        causal: a query does not see what stands behind it.
+        dropout: of the attention weights.
+
+    Example:
+
+    >>> import torch
+    >>> states = torch.randn(1, 2, 300, 8)
+    >>> lsh_attention(states, states, draw_rotations(2, 8, 64), chunk_length=64).shape
+    torch.Size([1, 2, 300, 8])
+    """
+    batch, heads, length, size = query_key.shape
+    hashes = rotations.shape[2]
+    one_chunk = length <= chunk_length
+    extra = 0 if one_chunk else -length % chunk_length
+    if extra:
+        padding = torch.ones(batch, length, device=value.device) if padding is None else padding
+        padding = F.pad(padding.bool(), (0, extra))
+        query_key, value = (F.pad(states, (0, 0, 0, extra)) for states in (query_key, value))
+    padded = length + extra
+    key = query_key * torch.rsqrt(query_key.square().mean(-1, keepdim=True) + 1e-6) * size**-0.5
+    neighbours = (0, 0) if one_chunk else (chunks_before, chunks_after)
+    if one_chunk:
+        hashes, position, chunk_length = 1, torch.arange(length, device=value.device), length
+        position = position.expand(batch, heads, length)
+        arranged = (query_key, key, value)
+    else:
+        factors = factors or bucket_factors(padded, chunk_length, max_length or padded)
+        order = _sorted_by_bucket(query_key, rotations, factors, padding)
+        position = order % padded
+        rows = position + torch.arange(batch * heads, device=value.device).view(batch, heads, 1) * padded
+        arranged = tuple(_take(states, rows) for states in (query_key, key, value))
+    output, log_sum = _attend_in_chunks(
+        arranged, position, padding, chunk_length, neighbours, causal=causal, dropout=dropout
+    )
+    if not one_chunk:
+        back = torch.empty_like(order).scatter_(-1, order, torch.arange(hashes * padded).to(order).expand_as(order))
+        output, log_sum = output.gather(2, back[..., None].expand_as(output)), log_sum.gather(2, back)
+    if hashes > 1:
+        log_sum = log_sum.unflatten(2, (hashes, padded))
+        # A softmax over the rounds, written as transformers writes it: where a token sees only itself, scores of
+        # -1e5 round the shares, and the two forms part at the third digit.
+        share = (log_sum - log_sum.logsumexp(2, keepdim=True)).exp()
+        output = (output.unflatten(2, (hashes, padded)) * share[..., None]).sum(2)
+    return output[:, :, :length]
+
+
+@torch.no_grad()
+def _sorted_by_bucket(vectors, rotations, factors, padding) -> torch.Tensor:
+    """The order `[batch, heads, hashes * length]` of tokens by round and bucket, padding last in every round."""
+    buckets = hash_buckets(vectors, rotations, factors)
+    count = math.prod(factors)
+    if padding is not None:
+        buckets = buckets.masked_fill(~padding.bool()[:, None, None, :], count)
+    rounds = torch.arange(buckets.shape[2], dtype=torch.int32, device=buckets.device)
+    keys = buckets + rounds[:, None] * (count + 1)
+    return keys.flatten(2).sort(dim=-1, stable=True).indices
+
+
+def _take(states: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
+    """Rows of `[batch, heads, length, size]` by their number among all of `batch * heads * length`."""
+    flat = states.reshape(-1, states.shape[-1])
+    return flat.index_select(0, rows.flatten()).view(*rows.shape, states.shape[-1])
+
+
+def _with_neighbours(chunks: torch.Tensor, before: int, after: int) -> torch.Tensor:
+    """Each chunk `[batch, heads, chunks, chunk, ...]` behind those before it and in front of those after it, in a
+    circle."""
+    if not before and not after:
+        return chunks
+    return torch.cat([chunks.roll(-shift, dims=2) for shift in range(-before, after + 1)], dim=3)
+
+
+def _attend_in_chunks(arranged, position, padding, chunk_length, neighbours, *, causal, dropout):
+    """Output `[batch, heads, hashes * length, size]` and log-sum-exp of the scores, in the arranged order."""
+    query, key, value = (states.unflatten(2, (-1, chunk_length)) for states in arranged)
+    query_position = position.unflatten(2, (-1, chunk_length))
+    key, value, key_position = (
+        _with_neighbours(states, *neighbours) for states in (key, value, query_position)
+    )
+    scores = query @ key.transpose(-1, -2)
+    half = scores.dtype == torch.float16
+    seen = None
+    if padding is not None:
+        flat = key_position.flatten(1)
+        seen = padding.bool().gather(1, flat).view(key_position.shape)[..., None, :]
+    if causal:
+        earlier = query_position[..., :, None] >= key_position[..., None, :]
+        seen = earlier if seen is None else seen & earlier
+    if seen is not None:
+        scores = scores.masked_fill(~seen, HIDDEN_HALF if half else HIDDEN)
+    itself = query_position[..., :, None] == key_position[..., None, :]
+    scores = scores.masked_fill(itself, ITSELF_HALF if half else ITSELF)
+    log_sum = scores.logsumexp(-1, keepdim=True)
+    weights = F.dropout((scores - log_sum).exp(), dropout)
+    return (weights @ value).flatten(2, 3), log_sum.squeeze(-1).flatten(2)
+
+
+@dataclass(frozen=True)
+class ChunkPattern:
+    """A chunk sees itself, `before` chunks in front of it and `after` behind it: a pattern for `blocks.plan_blocks`."""
+
+    block_length: int
+    before: int = 1
+    after: int = 1
+    causal: bool = False
+
+    def key_offsets(self) -> list[int]:
+        return list(range(-self.before * self.block_length, (self.after + 1) * self.block_length))
+
+    def visible(self, query: torch.Tensor, key: torch.Tensor) -> torch.Tensor:
+        start = query // self.block_length * self.block_length
+        seen = (key >= start - self.before * self.block_length) & (
+            key < start + (self.after + 1) * self.block_length
+        )
+        return seen & (key <= query) if self.causal else seen
+
+
+def local_attention(
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    chunk_length: int,
+    *,
+    padding: torch.Tensor | None = None,
+    causal: bool = False,
+    chunks_before: int = 1,
+    chunks_after: int = 1,
+    dropout: float = 0.0,
+) -> torch.Tensor:
+    """Every chunk attends to itself and its neighbours, without a circle: the Reformer's local layer.
+
+    Args:
+        query, key, value: `[batch, heads, length, size]`, any length.
+        padding: `[batch, length]`, True (or 1) at real tokens.
+
+    Example:
+
+    >>> import torch
+    >>> states = torch.randn(1, 2, 100, 8)
+    >>> local_attention(states, states, states, chunk_length=16).shape
+    torch.Size([1, 2, 100, 8])
+    """
+    pattern = ChunkPattern(chunk_length, chunks_before, chunks_after, causal)
+    plan = plan_blocks(pattern, query.shape[2], padding, device=query.device)  # type: ignore[arg-type]
+    return attention(query, key, value, plan, dropout)

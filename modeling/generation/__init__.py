@@ -1,0 +1,1 @@
+"""Decoding: what all encoder-decoders share."""

@@ -1,0 +1,192 @@
+"""Cross-attention that the beams of a document share.
+
+Beam search copies the encoder's output once per beam, projects every copy to keys and values in every layer, and
+moves all of them at every token when beams change places, although the copies never differ. Here
+
+- `SharedCrossAttentionCache` leaves cross-attention where it is when beams are reordered, and
+- cross-attention that knows the cache (`SharedCrossAttention`, in all our models) keeps the keys and values of a
+  document once, and reads them once for all of its beams: `[batch * beams, 1] -> [batch, beams]` queries.
+
+Stock models get the same by one call, without being changed:
+
+    tokens = generate_with_shared_cross_attention(bart, input_ids=input_ids, num_beams=4)
+"""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from transformers import PreTrainedModel
+from transformers.cache_utils import Cache, DynamicCache, EncoderDecoderCache
+from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
+from transformers.models.bart.modeling_bart import BartAttention, eager_attention_forward
+from transformers.models.led.modeling_led import LEDDecoderAttention
+
+
+class SharedCrossAttentionCache(EncoderDecoderCache):
+    """A cache for `generate(past_key_values=...)` whose cross-attention stays in place when beams are reordered.
+
+    It serves any encoder-decoder of transformers; cross-attention that knows it also keeps each document once.
+
+    Args:
+        examples: documents in the batch, before beams multiply it.
+        self_attention_cache: for the decoder's own past; a `DynamicCache` when left out.
+
+    Example:
+
+    >>> cache = SharedCrossAttentionCache(examples=2)
+    >>> cache.beams(rows=8)
+    4
+    """
+
+    def __init__(self, examples: int, self_attention_cache: Cache | None = None):
+        super().__init__(self_attention_cache or DynamicCache(), DynamicCache())
+        self.examples = examples
+
+    def beams(self, rows: int) -> int:
+        """How many rows of a batch of `rows` belong to each document."""
+        if rows % self.examples:
+            raise ValueError(f"a batch of {rows} rows does not hold {self.examples} documents in equal parts.")
+        return rows // self.examples
+
+    def reorder_cache(self, beam_idx: torch.LongTensor) -> None:
+        """Move the decoder's past. All beams of a document have the same cross-attention: nothing to move there."""
+        self.self_attention_cache.reorder_cache(beam_idx)
+
+    def batch_repeat_interleave(self, repeats: int) -> None:
+        """Repeat the decoder's past; the documents stay as many as they are."""
+        self.check_dynamic_cache("batch_repeat_interleave")
+        self.self_attention_cache.batch_repeat_interleave(repeats)
+
+    def batch_select_indices(self, indices: torch.Tensor) -> None:
+        raise NotImplementedError("the rows of a document share its cross-attention: they cannot be selected singly.")
+
+
+def _shared_keys(attention, key_value_states: torch.Tensor, cache: SharedCrossAttentionCache):
+    """Keys and values of each document, `[examples, heads, length, size]`, projected on first use."""
+    if not cache.is_updated.get(attention.layer_idx):
+        # `generate` repeats the encoder's output for every beam, unless the model keeps it from doing so.
+        source = key_value_states[:: cache.beams(key_value_states.shape[0])]
+        states = (
+            projection(source).unflatten(-1, (attention.num_heads, -1)).transpose(1, 2)
+            for projection in (attention.k_proj, attention.v_proj)
+        )
+        cache.cross_attention_cache.update(*states, attention.layer_idx)
+        cache.is_updated[attention.layer_idx] = True
+    layer = cache.cross_attention_cache.layers[attention.layer_idx]
+    return layer.keys, layer.values
+
+
+def _folded(attention, hidden_states: torch.Tensor, mask: torch.Tensor | None, cache: SharedCrossAttentionCache):
+    """Queries of all beams of a document side by side, and the mask of its padding."""
+    query = attention.q_proj(hidden_states).reshape(cache.examples, -1, attention.num_heads, attention.head_dim)
+    if mask is not None:
+        # A mask of padding is the same for every query and every beam.
+        mask = mask[:: cache.beams(mask.shape[0]), :, :1]
+        mask = mask.expand(-1, -1, query.shape[1], -1)
+    return query.transpose(1, 2), mask
+
+
+class SharedCrossAttention(BartAttention):
+    """BART's cross-attention, which reads each document once for all its beams when its cache is shared."""
+
+    def forward(
+        self, hidden_states, key_value_states=None, past_key_values=None, attention_mask=None, **kwargs
+    ) -> tuple[torch.Tensor, torch.Tensor | None]:
+        cache = past_key_values
+        if key_value_states is None or not isinstance(cache, SharedCrossAttentionCache):
+            return super().forward(hidden_states, key_value_states, cache, attention_mask, **kwargs)
+        rows, length, _ = hidden_states.shape
+        keys, values = _shared_keys(self, key_value_states, cache)
+        query, mask = _folded(self, hidden_states, attention_mask, cache)
+        attend = ALL_ATTENTION_FUNCTIONS.get_interface(
+            self.config._attn_implementation, eager_attention_forward
+        )
+        dropout = self.dropout if self.training else 0.0
+        kwargs["is_causal"] = False
+        states, weights = attend(
+            self, query, keys, values, mask, dropout=dropout, scaling=self.scaling, **kwargs
+        )
+        if weights is not None:  # [examples, heads, beams * length, keys] -> [rows, heads, length, keys]
+            weights = weights.unflatten(2, (-1, length)).transpose(1, 2).flatten(0, 1)
+        return self.out_proj(states.reshape(rows, length, -1)), weights
+
+
+class SharedLEDCrossAttention(LEDDecoderAttention):
+    """The same for transformers' LED, whose attention has other outputs and no choice of back end."""
+
+    def forward(
+        self,
+        hidden_states,
+        key_value_states=None,
+        past_key_values=None,
+        attention_mask=None,
+        output_attentions=False,
+    ):
+        cache = past_key_values
+        if key_value_states is None or output_attentions or not isinstance(cache, SharedCrossAttentionCache):
+            if output_attentions and isinstance(cache, SharedCrossAttentionCache):
+                raise ValueError("transformers' LED cannot show its attentions here; use LedForConditionalGeneration.")
+            return super().forward(hidden_states, key_value_states, cache, attention_mask, output_attentions)
+        keys, values = _shared_keys(self, key_value_states, cache)
+        query, mask = _folded(self, hidden_states, attention_mask, cache)
+        states = F.scaled_dot_product_attention(
+            query, keys, values, mask, self.dropout if self.training else 0.0, scale=self.scaling
+        )
+        return self.out_proj(states.transpose(1, 2).reshape(hidden_states.shape)), None, cache
+
+
+_SHARED = {BartAttention: SharedCrossAttention, LEDDecoderAttention: SharedLEDCrossAttention}
+
+
+def share_cross_attention(model: PreTrainedModel) -> PreTrainedModel:
+    """A twin of a BART or LED of transformers, on the same weights, whose cross-attention is shared by beams.
+
+    The twin needs no memory for weights and `model` is not changed; training one trains the other. Give the twin a
+    `SharedCrossAttentionCache` as `past_key_values`, or call `generate_with_shared_cross_attention`.
+    """
+    tensors = [*model.parameters(), *model.buffers()]
+    twin = copy.deepcopy(model, {id(tensor): tensor for tensor in tensors})
+    for name, module in twin.named_modules():
+        if name.endswith("encoder_attn") and type(module) in _SHARED:
+            module.__class__ = _SHARED[type(module)]
+    return twin
+
+
+def generate_with_shared_cross_attention(model: PreTrainedModel, inputs: torch.Tensor | None = None, **kwargs: Any):
+    """`model.generate(inputs, **kwargs)`, the same tokens, with cross-attention shared by the beams of a document.
+
+    For `BartForConditionalGeneration` and `LEDForConditionalGeneration` of transformers; our own models do this in
+    their `generate`. Any other encoder-decoder with transformers' caches gets the half of it that needs no help
+    from its attention: nothing is moved when beams are reordered.
+
+    Example:
+
+    >>> import torch
+    >>> from transformers import BartConfig, BartForConditionalGeneration
+    >>> config = BartConfig(vocab_size=50, d_model=16, encoder_layers=1, decoder_layers=1, encoder_ffn_dim=16,
+    ...                     decoder_ffn_dim=16, encoder_attention_heads=2, decoder_attention_heads=2)
+    >>> bart = BartForConditionalGeneration(config).eval()
+    >>> ids = torch.tensor([[0, 7, 8, 9, 2]])
+    >>> options = {"num_beams": 3, "max_new_tokens": 4}
+    >>> bool((generate_with_shared_cross_attention(bart, ids, **options) == bart.generate(ids, **options)).all())
+    True
+    """
+    if kwargs.get("past_key_values") is not None:
+        raise ValueError("past_key_values is given; pass a SharedCrossAttentionCache to model.generate instead.")
+    twin = share_cross_attention(model)
+    cache = SharedCrossAttentionCache(_examples(inputs, kwargs))
+    return twin.generate(inputs, past_key_values=cache, **kwargs)
+
+
+def _examples(inputs: torch.Tensor | None, kwargs: dict[str, Any]) -> int:
+    encoded = kwargs.get("encoder_outputs")
+    for tensor in (inputs, kwargs.get("input_ids"), kwargs.get("inputs_embeds")):
+        if tensor is not None:
+            return tensor.shape[0]
+    if encoded is not None:
+        return encoded[0].shape[0]
+    raise ValueError("there is nothing to summarize; give inputs, input_ids, inputs_embeds or encoder_outputs.")
