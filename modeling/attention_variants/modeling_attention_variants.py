@@ -45,7 +45,8 @@ class ScaledEmbedding(nn.Embedding):
     """Embeddings times sqrt(size). Padding is zero here even though the shared output matrix trains its row."""
 
     def forward(self, input_ids: torch.Tensor) -> torch.Tensor:
-        scale = torch.ne(input_ids, self.padding_idx).to(self.weight.dtype) * math.sqrt(self.embedding_dim)
+        real = torch.as_tensor(input_ids != self.padding_idx)
+        scale = real.to(self.weight.dtype) * math.sqrt(self.embedding_dim)
         return super().forward(input_ids) * scale[..., None]
 
 
