@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
-from accelerate import Accelerator, DistributedDataParallelKwargs
+from accelerate import Accelerator, DistributedDataParallelKwargs, DistributedType
+from accelerate.state import AcceleratorState
 
 from summarily.modeling.training.checkpoints import is_complete, write_folder
 from summarily.modeling.training.corpora import Corpus, encode, texts
@@ -38,13 +39,17 @@ def make_accelerator(training: TrainingSection) -> Accelerator:
     if precision == "auto":
         cuda = torch.cuda.is_available()
         precision = ("bf16" if torch.cuda.is_bf16_supported() else "fp16") if cuda else "no"
+    if AcceleratorState._shared_state and AcceleratorState().mixed_precision != precision:
+        AcceleratorState._reset_state()  # an earlier run of this process had another precision
     options = DistributedDataParallelKwargs(find_unused_parameters=training.find_unused_parameters)
-    return Accelerator(
-        mixed_precision=precision,
-        cpu=not hardware,
-        kwargs_handlers=[options],
-        step_scheduler_with_optimizer=False,
-    )
+    accelerator = Accelerator(mixed_precision=precision, cpu=not hardware, kwargs_handlers=[options])
+    kind = accelerator.distributed_type
+    if kind not in (DistributedType.NO, DistributedType.MULTI_CPU, *_DATA_PARALLEL):
+        raise RecipeError(f"training by {kind.value} is not supported, only data parallelism (DDP) is.")
+    return accelerator
+
+
+_DATA_PARALLEL = (DistributedType.MULTI_GPU, DistributedType.MULTI_NPU, DistributedType.MULTI_XPU)
 
 
 def encode_splits(corpus: Corpus, tokenizer: PreTrainedTokenizerBase, recipe: Recipe) -> dict[str, Any]:

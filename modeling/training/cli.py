@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import signal
 import sys
 from pathlib import Path
@@ -82,5 +83,6 @@ def _report(result: Any, output: Path) -> None:
 
 
 def _fail(error: BaseException, code: int) -> int:
-    print(f"summarily train: {error}", file=sys.stderr)
+    if os.environ.get("RANK", "0") == "0":
+        print(f"summarily train: {error}", file=sys.stderr)
     return code

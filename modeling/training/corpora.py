@@ -326,11 +326,12 @@ def prepare_row(row: Mapping[str, Any], section: DataSection) -> dict[str, Any]:
         "split": str(column(row, section.split_column)) if section.split_column else "",
         "share": share(identifier, section.split_seed),
         "reason": reason_to_drop(source, references, section),
+        "fault": headline_fault(source, references[0]) if section.headline_filter and references else "",
     }
 
 
 def reason_to_drop(source: str, references: Sequence[str], section: DataSection) -> str:
-    """Why a pair is of no use for training, or "" when it is."""
+    """Why a pair is of no use, or "" when it is."""
     words = len(source.split())
     if not words or not references or not references[0]:
         return "empty source or target"
@@ -338,7 +339,7 @@ def reason_to_drop(source: str, references: Sequence[str], section: DataSection)
         return f"source under {section.min_source_words} words"
     if len(references[0].split()) < section.min_target_words:
         return f"target under {section.min_target_words} words"
-    return headline_fault(source, references[0]) if section.headline_filter else ""
+    return ""
 
 
 def headline_fault(sentence: str, headline: str) -> str:
@@ -385,7 +386,7 @@ def load_corpus(section: DataSection, data: str | Path | None = None) -> Corpus:
             rows = rows.filter(functools.partial(_in_split, name=name))
         if (low, high) != (0, 100):
             rows = rows.filter(functools.partial(_in_share, low=low, high=high))
-        corpus.splits[split], corpus.dropped[split] = _filtered(rows, section, section.limits.get(split))
+        corpus.splits[split], corpus.dropped[split] = _filtered(rows, section, split)
         if not section.streaming and not len(corpus.splits[split]):
             raise RecipeError(
                 f"data.{split} = {getattr(section, split)!r} has no rows left: {corpus.dropped[split]}"
@@ -451,7 +452,7 @@ def _prepared_features() -> Any:
     from datasets import Features, List, Value
 
     text = Value("string")
-    texts = dict.fromkeys(("id", "source", "target", "split", "reason"), text)
+    texts = dict.fromkeys(("id", "source", "target", "split", "reason", "fault"), text)
     return Features(texts | {"references": List(text), "share": Value("float64")})
 
 
@@ -484,22 +485,21 @@ def _load(section: DataSection, name: str, path: Path | None) -> Dataset | Itera
     )
 
 
-def _filtered(rows: Any, section: DataSection, limit: int | None) -> tuple[Any, Counter[str]]:
+def _filtered(rows: Any, section: DataSection, split: str) -> tuple[Any, Counter[str]]:
     dropped: Counter[str] = Counter()
-    columns = ["split", "share", "reason"]
+    limit = section.limits.get(split)
+    columns = ["split", "share", "reason", "fault"]
+    check = _CountingFilter(dropped, section.drop_duplicates, split == "train")
     if section.streaming:
         # A stream is filtered as it passes, so its counts grow while it is read.
-        rows = rows.filter(_CountingFilter(dropped, section.drop_duplicates)).remove_columns(columns)
+        rows = rows.filter(check).remove_columns(columns)
         return (rows.take(limit) if limit else rows), dropped
-    keep = []
-    check = _CountingFilter(dropped, section.drop_duplicates)
-    for i, (identifier, source, reason) in enumerate(
-        zip(rows["id"], rows["source"], rows["reason"], strict=True)
-    ):
-        if check({"id": identifier, "source": source, "reason": reason}):
+    keep: list[int] = []
+    for i, row in enumerate(rows.select_columns(["source", "reason", "fault"])):
+        if len(keep) == limit:
+            break
+        if check(row):
             keep.append(i)
-            if len(keep) == limit:
-                break
     return rows.select(keep).remove_columns(columns), dropped
 
 
@@ -507,10 +507,12 @@ def _filtered(rows: Any, section: DataSection, limit: int | None) -> tuple[Any, 
 class _CountingFilter:
     dropped: Counter[str]
     duplicates: bool
+    training: bool
     seen: set[str] = field(default_factory=set)
 
     def __call__(self, row: Mapping[str, Any]) -> bool:
-        reason = row["reason"]
+        # Bad headlines are kept out of training, but held-out splits stay as they are: no easier than the data.
+        reason = row["reason"] or (row["fault"] if self.training else "")
         if not reason and self.duplicates:
             key = content_id(row["source"])
             reason = "duplicate source" if key in self.seen else ""

@@ -155,11 +155,15 @@ class RunLog:
         self._previous = None  # an evaluation is no training time
 
     def _left(self, progress: Progress) -> str:
-        used = budget_used(progress, self.training)
-        if not used:
-            return "?"
-        seconds = progress.seconds * max(0.0, 1 / used - 1)
-        return tqdm.format_interval(seconds)
+        used = max(budget_used(progress, self.training), self._epochs_used(progress))
+        return tqdm.format_interval(progress.seconds * max(0.0, 1 / used - 1)) if used else "?"
+
+    def _epochs_used(self, progress: Progress) -> float:
+        """The part of the epochs that is over; how long one is shows when the first has ended."""
+        epoch, batch = progress.position
+        if not self.training.max_epochs or not epoch:
+            return 0.0
+        return (epoch + batch / ((progress.step - batch) / epoch)) / self.training.max_epochs
 
     def _write(self, record: Mapping[str, Any]) -> None:
         if not self.active:

@@ -6,7 +6,7 @@ typing error stops the run before it starts:
     >>> recipe = load_recipe("attention_variants_reuters", ["training.max_steps=100"])
     >>> recipe.training.max_steps
     100
-    >>> load_recipe("attention_variants_reuters", ["training.max_step=100"])
+    >>> load_recipe("attention_variants_reuters", ["training.max_step=100"])  # doctest: +IGNORE_EXCEPTION_DETAIL
     Traceback (most recent call last):
     summarily.modeling.training.recipe.RecipeError: training.max_step is not a key of a recipe; did you mean training.max_steps?
 
@@ -86,7 +86,7 @@ class DataSection:
     lowercase: bool = False
     digits_to_hash: bool = False
     rare_words_below: int = 0  # words seen less often in the training split become UNK
-    headline_filter: bool = False
+    headline_filter: bool = False  # of the training split alone
     drop_duplicates: bool = False
     min_source_words: int = 1
     min_target_words: int = 1

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 import signal
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -368,19 +369,21 @@ def run_folder(folder: Path, recipe: Recipe, resume: bool, accelerator: Accelera
         yield
 
 
-_MAY_CHANGE = ("training.max_", "training.log_", "training.evaluate_", "training.checkpoint_", "training.keep_",
-               "training.patience", "training.tensorboard", "evaluation.test_", "hub.")  # fmt: skip
+_MAY_CHANGE = re.compile(
+    r"training\.(max|log|evaluate|checkpoint|keep)_|training\.(patience|tensorboard)$|generation\.|hub\."
+    r"|evaluation\.(?!select$)"
+)
 
 
 def check_same_recipe(path: Path, recipe: Recipe) -> None:
-    """A run goes on with the recipe it began with, apart from its budget and its outputs."""
+    """A run goes on with the recipe it began with, apart from its budget, its scoring and its outputs."""
     if not path.exists():
         return
     before, now = (_flat(values) for values in (json.loads(path.read_text()), recipe.to_dict()))
     changed = [
         f"{key} ({before.get(key)!r} -> {now.get(key)!r})"
         for key in sorted(before.keys() | now.keys())
-        if before.get(key) != now.get(key) and not key.startswith(_MAY_CHANGE)
+        if before.get(key) != now.get(key) and not _MAY_CHANGE.match(key)
     ]
     if changed:
         raise RecipeError(
@@ -437,9 +440,11 @@ def finish(
     """Score the test split with the best weights, and write the folder for the Hub; only once."""
     model.to(accelerator.device)
     stored = folder / "result.json"
+    settings = {key: recipe.to_dict()[key] for key in ("evaluation", "generation", "hub")}
     if stored.exists() and (folder / "hub").is_dir():
         previous = json.loads(stored.read_text())
-        if previous["step"] == result.step and previous["best_step"] == result.best_step:
+        same = {"step": result.step, "best_step": result.best_step, "settings": settings}
+        if {key: previous.get(key) for key in same} == same:
             result.scores, result.signatures = previous["scores"], previous["signatures"]
             return
     section = recipe.evaluation
@@ -460,5 +465,5 @@ def finish(
         ]
         write_file(folder / "predictions.jsonl", "\n".join(lines) + "\n")
         write_hub_folder(folder / "hub", recipe, result, model, tokenizer, corpus, len(test))
-        write_file(stored, json.dumps(asdict(result), indent=1))
+        write_file(stored, json.dumps(asdict(result) | {"settings": settings}, indent=1))
     accelerator.wait_for_everyone()

@@ -112,6 +112,7 @@ def test_filters_count_what_they_drop_and_why(tmp_path):
         "no content word in common": 1,
     }
     assert "train: 1 rows; dropped 1 " in corpus.report()
+    assert len(corpus["test"]) == 4  # held-out headlines stay as they are
 
 
 def test_headlines_are_prepared_as_by_rush(tmp_path):

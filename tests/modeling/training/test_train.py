@@ -226,6 +226,16 @@ def test_a_finished_run_is_not_run_again(uninterrupted, tiny, data):
     assert (again.scores, again.step, again.best_step) == (first.scores, first.step, first.best_step)
 
 
+def test_a_finished_run_can_be_scored_in_another_way(tiny, data, tmp_path):
+    recipe = tiny(training={"max_steps": 4})
+    train(recipe, tmp_path / "run", data=data)
+    recipe = tiny(training={"max_steps": 4}, evaluation={"max_words": 1}, generation={"num_beams": 1})
+    assert train(recipe, tmp_path / "run", data=data).step == 4
+    lines = (tmp_path / "run" / "predictions.jsonl").read_text().splitlines()
+    assert all(len(json.loads(line)["prediction"].split()) <= 1 for line in lines)
+    assert '"num_beams": 1' in (tmp_path / "run" / "hub" / "README.md").read_text()
+
+
 def test_a_run_can_be_lengthened_but_not_changed(tiny, data, tmp_path):
     train(tiny(training={"max_steps": 4}), tmp_path / "run", data=data)
     assert train(tiny(training={"max_steps": 6}), tmp_path / "run", data=data).step == 6
@@ -299,6 +309,21 @@ def test_labels_that_are_ignored_do_not_count(parts):
     rows = [{**row, "labels": [-100, *row["labels"]]} for row in rows]
     loss = backward(model, rows, recipe, collate, summary_loss, make_accelerator(recipe.training))
     assert loss == pytest.approx(model(**collate(rows)).loss.item(), rel=1e-5)
+
+
+def test_mixed_precision_can_change_between_runs_of_a_process(tiny, data, tmp_path):
+    for precision in ("bf16", "fp32"):
+        recipe = tiny(training={"precision": precision, "max_steps": 2})
+        assert train(recipe, tmp_path / precision, data=data).step == 2
+    assert losses(tmp_path / "bf16") == pytest.approx(losses(tmp_path / "fp32"), rel=0.05)
+    assert losses(tmp_path / "bf16") != losses(tmp_path / "fp32")
+
+
+def test_a_launcher_that_starts_one_process_only_is_named(monkeypatch, capsys):
+    monkeypatch.setenv("MASTER_PORT", "29500")
+    monkeypatch.delenv("WORLD_SIZE", raising=False)
+    make_accelerator(TrainingSection(max_steps=1))
+    assert "starts a single process unless it uses mpirun" in capsys.readouterr().err
 
 
 def test_label_smoothing_trains_any_model(tiny, data, tmp_path):
