@@ -222,16 +222,19 @@ def _metrics(options: argparse.Namespace) -> int:
     from summarily.metrics.base import MissingRequirement
     from summarily.metrics.tables import format_table
 
-    rows = []
+    rows, reasons = [], []
     for name in METRICS:
         metric = metric_class(name)
         try:
             load(name).check()
             ready = "yes"
         except MissingRequirement as error:
-            ready = f"no: {error}"
-        rows.append([name, metric.summary, metric.needs, ready])
-    print(format_table(["metric", "what it measures", "needs (light preset)", "runs here"], rows))
+            ready = "no"
+            reasons.append(f"{name}: {error}")
+        rows.append([name, ready, metric.summary, metric.needs])
+    print(format_table(["metric", "runs here", "what it measures", "what the light preset needs"], rows))
+    if reasons:
+        print("\n".join(["", "what is missing", *reasons]))
     return 0
 
 
