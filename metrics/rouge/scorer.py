@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import pairwise
 from typing import Any, TypeAlias
 
@@ -197,15 +197,17 @@ class Rouge(Metric):
         """Hits and totals of each type."""
         counts: list[Counts] = []
         overlap = Overlap(prediction, reference)
+        same = prediction is reference
         n_prediction, n_reference = len(prediction.tokens), len(reference.tokens)
         # One line against one line, both whole: there is nothing to unite or to clip.
         plain = len(prediction.lines) <= 1 and len(reference.lines) <= 1 and not self.reader.lines_differ
         for kind in self._kinds:
             if isinstance(kind, int):
                 totals = max(n_prediction - kind + 1, 0), max(n_reference - kind + 1, 0)
-                counts.append((overlap.hits(kind), *totals))
+                counts.append((totals[0] if same else overlap.hits(kind), *totals))
             elif kind == "SU4":
-                counts.append((overlap.skip_hits(), skip_total(n_prediction), skip_total(n_reference)))
+                totals = skip_total(n_prediction), skip_total(n_reference)
+                counts.append((totals[0] if same else overlap.skip_hits(), *totals))
             elif kind == "L" or plain:
                 counts.append((overlap.lcs(), n_prediction, n_reference))
             else:
@@ -220,7 +222,10 @@ class Rouge(Metric):
     ) -> dict[str, Any]:
         """Which n-grams and subsequences were matched, and where they stand in both texts.
 
-        Positions count tokens; each token's `start` and `end` are characters of the text.
+        Positions count tokens; each token's `start` and `end` are characters of the text, as are spans.
+        `reference` is the one the value comes from, or None if it comes from all of them. The positions of
+        "rougeLsum" count the tokens of the lines it compares. A word of its LCS that either text has used
+        up is listed with `counted` false.
 
         Example:
             >>> why = Rouge(types=["rouge2"]).explain("the cat sat", ["a cat sat", "the dog sat"])
@@ -229,49 +234,48 @@ class Rouge(Metric):
             >>> why["types"]["rouge2"]["matches"][0]["gram"]
             ['cat', 'sat']
         """
-        example = make_examples([prediction], [references])[0]
-        texts = [self.reader.read(text, self._with_lines) for text in (prediction, *example.references)]
-        places = [self.reader.places(text) for text in (prediction, *example.references)]
+        strings = prediction, *make_examples([prediction], [references])[0].references
+        texts = [self.reader.read(string, self._with_lines) for string in strings]
         per_reference = [self._count(texts[0], text) for text in texts[1:]]
         types = {}
         for i, (name, kind) in enumerate(zip(self.types, self._kinds, strict=True)):
             counts = [count[i] for count in per_reference]
             value, chosen = self._fold(counts)
-            details = [
-                {**_counted(count), **_named(_value(*count)), "chosen": chosen in (None, row)}
-                for row, count in enumerate(counts)
-            ]
-            for row, detail in enumerate(details):
-                if detail["chosen"]:
-                    strings = prediction, example.references[row]
-                    detail["matches"] = self._matches(kind, texts[0], texts[row + 1], strings)
+            used = range(len(counts)) if chosen is None else [chosen]
             types[name] = {
                 **_named(value),
                 "reference": chosen,
-                "matches": details[chosen]["matches"] if chosen is not None else None,
-                "per_reference": details,
+                "matches": [
+                    {"reference": row, **match}
+                    for row in used
+                    for match in self._matches(kind, texts[0], texts[row + 1], strings[0], strings[row + 1])
+                ],
+                "per_reference": [{**_counted(count), **_named(_value(*count))} for count in counts],
             }
+        described = [
+            {"text": string, "tokens": [place._asdict() for place in self.reader.places(string)]}
+            for string in strings
+        ]
         return {
             "metric": self.name,
             "signature": str(self.signature()),
-            "prediction": _described(prediction, places[0]),
-            "references": [
-                _described(text, found) for text, found in zip(example.references, places[1:], strict=True)
-            ],
+            "prediction": described[0],
+            "references": described[1:],
             "types": types,
         }
 
     def _matches(
-        self, kind: Kind, prediction: Text, reference: Text, strings: tuple[str, str]
+        self, kind: Kind, prediction: Text, reference: Text, prediction_string: str, reference_string: str
     ) -> list[dict[str, Any]]:
-        if kind == "L":
-            found = [self.reader.places(text) for text in strings]
-            alignment = Columns([prediction.tokens]).alignment(reference.tokens) if prediction.tokens else []
-            return [_lcs_match(i, places, found[0], found[1], True) for i, places in alignment]
-        if kind == "Lsum":
-            found = [self.reader.line_places(text) for text in strings]
-            return _summary_matches(prediction, reference, found[0], found[1])
-        return _gram_matches(prediction, reference, kind)
+        if kind not in ("L", "Lsum"):
+            return _gram_matches(prediction, reference, kind)
+        whole = kind == "L"
+        places_of = self.reader.places if whole else self.reader.line_places
+        return _lcs_matches(
+            (prediction, reference),
+            [[text.tokens] if whole else text.lines for text in (prediction, reference)],
+            (places_of(prediction_string), places_of(reference_string)),
+        )
 
 
 # --- counting ---------------------------------------------------------------------------------------------
@@ -310,32 +314,29 @@ class Overlap:
         """How many n-grams are in both: the smaller of their two counts, added up."""
         if n == 1:
             return multiset_hits(*self.shared)
-        prediction, reference = self.tokens
-        grams = self._grams(prediction, n)
-        return multiset_hits(grams, self._grams(reference, n)) if grams else 0
-
-    def _grams(self, tokens: Sequence[str], n: int) -> list[tuple[str, ...]]:
-        """The n-grams that may be in both texts: those that begin and end with a word of both."""
-        common = self.common
-        if n == 2:
-            return [(first, last) for first, last in pairwise(tokens) if first in common and last in common]
-        grams = zip(*(tokens[i:] for i in range(n)))  # noqa: B905
-        return [gram for gram in grams if gram[0] in common and gram[-1] in common]
+        return self._hits(lambda tokens: ngrams(tokens, n))
 
     def skip_hits(self) -> int:
         """As `hits`, for the pairs and unigrams of SU4."""
-        return multiset_hits(
-            *(
-                [gram for gram in skip_grams(tokens) if gram[0] in self.common and gram[-1] in self.common]
-                for tokens in self.tokens
-            )
-        )
+        return self._hits(skip_grams)
+
+    def _hits(self, grams_of: Callable[[Sequence[str]], Iterator[tuple[str, ...]]]) -> int:
+        common = self.common
+        shorter, longer = sorted(self.tokens, key=len)
+        # Only what begins and ends with a word of both texts can be in both. Of the longer text, which may
+        # be very long, nothing is kept.
+        grams = [gram for gram in grams_of(shorter) if gram[0] in common and gram[-1] in common]
+        return multiset_hits(grams, grams_of(longer)) if grams else 0
 
     def lcs(self) -> int:
         """The length of the longest common subsequence."""
         if self._lcs is None:
             self._lcs = lcs_length(*self.shared)
         return self._lcs
+
+
+def ngrams(tokens: Sequence[str], n: int) -> Iterator[tuple[str, ...]]:
+    return pairwise(tokens) if n == 2 else zip(*(tokens[i:] for i in range(n)))  # noqa: B905
 
 
 def skip_grams(tokens: Sequence[str]) -> Iterator[tuple[str, ...]]:
@@ -350,15 +351,13 @@ def skip_total(n: int) -> int:
     return max(n - 1, 0) + sum(max(n - gap, 0) for gap in range(1, 6))
 
 
-def multiset_hits(first: Sequence[Any], second: Sequence[Any]) -> int:
+def multiset_hits(first: Sequence[Any], second: Iterable[Any]) -> int:
     """The size of the intersection of two multisets.
 
     Example:
         >>> multiset_hits("aab", "abbb")
         2
     """
-    if not first or not second:
-        return 0
     left: dict[Any, int] = {}
     for item in first:
         left[item] = left.get(item, 0) + 1
@@ -368,6 +367,8 @@ def multiset_hits(first: Sequence[Any], second: Sequence[Any]) -> int:
         if n:
             left[item] = n - 1
             hits += 1
+            if hits == len(first):
+                break
     return hits
 
 
@@ -378,7 +379,7 @@ def summary_hits(prediction: Text, reference: Text) -> int:
         return 0
     union: Counter[str] = Counter()
     for line in reference.lines:
-        if prediction.has_line(line):
+        if tuple(line) in prediction.distinct_lines:
             union.update(line)
         else:
             union.update([line[i] for i in prediction.columns.union_lcs(line)])
@@ -395,10 +396,6 @@ def _counted(counts: Counts) -> dict[str, int]:
 
 def _named(value: Value) -> dict[str, float]:
     return dict(zip(("precision", "recall", "f"), value, strict=True))
-
-
-def _described(text: str, places: Sequence[Token]) -> dict[str, Any]:
-    return {"text": text, "tokens": [place._asdict() for place in places]}
 
 
 def _gram_matches(prediction: Text, reference: Text, kind: Kind) -> list[dict[str, Any]]:
@@ -429,37 +426,31 @@ def _grams_with_positions(tokens: Sequence[str], kind: Kind) -> dict[tuple[str, 
     return grams
 
 
-def _lcs_match(
-    index: int,
-    matched: Sequence[int],
-    prediction: Sequence[Token],
-    reference: Sequence[Token],
-    counted: bool,
-) -> dict[str, Any]:
-    """A word of the LCS: where it is in the reference, and the places it is matched with."""
-    here = reference[index]
-    return {
-        "token": here.text,
-        "counted": counted,
-        "reference_position": index,
-        "reference_span": [here.start, here.end],
-        "prediction_positions": list(matched),
-        "prediction_spans": [[prediction[i].start, prediction[i].end] for i in matched],
-    }
-
-
-def _summary_matches(
-    prediction: Text, reference: Text, prediction_places: Sequence[Token], reference_places: Sequence[Token]
+def _lcs_matches(
+    texts: tuple[Text, Text],
+    lines: Sequence[Sequence[Sequence[str]]],
+    places: tuple[Sequence[Token], Sequence[Token]],
 ) -> list[dict[str, Any]]:
+    """The words of the (union) LCS in the order of the reference; clipped ones are not counted."""
     matches = []
-    left = {word: min(n, reference.counts[word]) for word, n in prediction.counts.items()}
+    left = texts[0].counts & texts[1].counts
+    columns = Columns(lines[0])
     start = 0
-    for line in reference.lines if prediction.lines else []:
-        for i, matched in prediction.columns.alignment(line):
-            counted = left.get(line[i], 0) > 0
-            if counted:
-                left[line[i]] -= 1
-            matches.append(_lcs_match(start + i, matched, prediction_places, reference_places, counted))
+    for line in lines[1]:
+        for i, matched in columns.alignment(line):
+            counted = left[line[i]] > 0
+            left[line[i]] -= 1
+            here = places[1][start + i]
+            matches.append(
+                {
+                    "token": line[i],
+                    "counted": counted,
+                    "reference_position": start + i,
+                    "reference_span": [here.start, here.end],
+                    "prediction_positions": matched,
+                    "prediction_spans": [[places[0][j].start, places[0][j].end] for j in matched],
+                }
+            )
         start += len(line)
     return matches
 

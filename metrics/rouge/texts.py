@@ -124,7 +124,7 @@ class Text:
     _words: set[str] | None = None
     _counts: Counter[str] | None = None
     _columns: Columns | None = None
-    _line_set: set[tuple[str, ...]] | None = None
+    _distinct_lines: dict[tuple[str, ...], None] | None = None
 
     def __init__(self, tokens: list[str], lines: list[list[str]], truncated: bool):
         self.tokens = tokens
@@ -145,15 +145,17 @@ class Text:
         return self._counts
 
     @property
-    def columns(self) -> Columns:
-        if self._columns is None:
-            self._columns = Columns(self.lines)
-        return self._columns
+    def distinct_lines(self) -> dict[tuple[str, ...], None]:
+        if self._distinct_lines is None:
+            self._distinct_lines = dict.fromkeys(map(tuple, self.lines))
+        return self._distinct_lines
 
-    def has_line(self, line: list[str]) -> bool:
-        if self._line_set is None:
-            self._line_set = set(map(tuple, self.lines))
-        return tuple(line) in self._line_set
+    @property
+    def columns(self) -> Columns:
+        """The distinct lines; one that is there twice adds nothing to a union."""
+        if self._columns is None:
+            self._columns = Columns(self.distinct_lines)
+        return self._columns
 
 
 class Reader:
@@ -211,13 +213,10 @@ class Reader:
 
     def _lines(self, text: str) -> list[list[str]]:
         if self.ascii or text.isascii():
-            lines = [line.split() for line in self._clean(text).split("\n")]
-            if self.stems is not None:
-                stems = self.stems
-                lines = [[stems[token] for token in line] for line in lines]
-        else:
-            lines = [self._tokens(line) for line in text.split("\n")]
-        return [line for line in lines if line]
+            lines = [tokens for line in self._clean(text).split("\n") if (tokens := line.split())]
+            stems = self.stems
+            return lines if stems is None else [[stems[token] for token in line] for line in lines]
+        return [tokens for line in text.split("\n") if (tokens := self._tokens(line))]
 
     # --- units and limits ---
 

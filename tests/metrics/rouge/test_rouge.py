@@ -1,0 +1,360 @@
+"""Golden values, properties, options, counts and explanations."""
+
+from __future__ import annotations
+
+import doctest
+import itertools
+import json
+import pickle
+import time
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import summarily.metrics.rouge.scorer as scorer_module
+from summarily.metrics import InputError, load
+from summarily.metrics.rouge.scorer import TYPES, Rouge
+
+ALL = list(TYPES)
+
+
+def mean(prediction, references, **options):
+    return Rouge(**options).compute([prediction], [references]).mean
+
+
+# --- golden values ----------------------------------------------------------------------------------------
+
+
+def test_one_word_of_three():
+    # The unit tests of rouge_score 0.1.2: "testing one two" against "testing".
+    score = mean("testing one two", "testing")
+    assert score["rouge1_precision"] == pytest.approx(1 / 3)
+    assert score["rouge1_recall"] == 1
+    assert score["rouge1"] == pytest.approx(1 / 2)
+    assert score["rouge2"] == 0
+
+
+def test_union_of_subsequences():
+    # Lin (2004), section 3.2, and the unit tests of rouge_score 0.1.2.
+    score = mean("w1 w2 w6 w7 w8\nw1 w3 w8 w9 w5", "w1 w2 w3 w4 w5")
+    assert score["rougeLsum_precision"] == pytest.approx(0.4)
+    assert score["rougeLsum_recall"] == pytest.approx(0.8)
+    assert score["rougeLsum"] == pytest.approx(0.5333, abs=5e-5)
+    # As one line: w1 w2 w3 w5 is a subsequence of both texts too.
+    assert score["rougeL_recall"] == pytest.approx(0.8)
+
+
+def test_rules_for_several_references():
+    # Against "a b": P 2/3, R 1, F 4/5. Against "c d e f": P 1/3, R 1/4, F 2/7.
+    references = ["c d e f", "a b"]
+    expected = {
+        "max": (2 / 3, 1, 4 / 5),
+        "mean": (1 / 2, 5 / 8, (4 / 5 + 2 / 7) / 2),
+        "pooled": (3 / 6, 3 / 6, 1 / 2),
+    }
+    for rule, (precision, recall, f) in expected.items():
+        score = mean("a b c", references, multi_reference=rule)
+        assert (score["rouge1_precision"], score["rouge1_recall"], score["rouge1"]) == pytest.approx(
+            (precision, recall, f)
+        )
+
+
+# --- properties -------------------------------------------------------------------------------------------
+
+texts = st.one_of(
+    st.lists(st.sampled_from(["a", "b", "c", "d", "\n"]), max_size=20).map(" ".join),
+    st.text(max_size=40),
+)
+options = st.fixed_dictionaries(
+    {
+        "mode": st.sampled_from(["google", "perl"]),
+        "stemmer": st.booleans(),
+        "tokenizer": st.sampled_from(["ascii", "unicode"]),
+        "multi_reference": st.sampled_from(["max", "mean", "pooled"]),
+        "split_sentences": st.booleans(),
+    }
+).flatmap(
+    lambda chosen: st.sampled_from([{}, {"limit_bytes": 7}, {"limit_words": 3}]).map(
+        lambda limit: {**chosen, **limit}
+    )
+)
+
+
+@settings(deadline=None)
+@given(texts, st.lists(texts, min_size=1, max_size=3), options)
+def test_every_value_is_between_0_and_1(prediction, references, chosen):
+    score = mean(prediction, references, types=ALL, **chosen)
+    assert list(score) == [*ALL, *(f"{name}_{part}" for name in ALL for part in ("precision", "recall"))]
+    assert all(0 <= value <= 1 for value in score.values())
+
+
+@settings(deadline=None)
+@given(texts, options)
+def test_a_text_against_itself_scores_1_where_it_has_anything_to_count(text, chosen):
+    chosen = {**chosen, "limit_bytes": None}
+    metric = Rouge(types=ALL, **chosen)
+    n = len(metric.reader.read(text).tokens)
+    needed = {name: 2 if name == "rougeSU4" else 1 for name in ALL}
+    needed.update({f"rouge{k}": k for k in range(1, 10)})
+    score = metric.compute([text], [text]).mean
+    assert {name: score[name] for name in ALL} == {name: float(n >= needed[name]) for name in ALL}
+
+
+@settings(deadline=None)
+@given(texts, texts, options)
+def test_precision_and_recall_change_places_with_the_texts(first, second, chosen):
+    # Not for Lsum, where only the reference's lines are united.
+    names = [name for name in ALL if not name.startswith("rougeL")]
+    names += ["rougeL"] if chosen["mode"] == "google" else []
+    there = mean(first, second, types=names, **chosen)
+    back = mean(second, first, types=names, **chosen)
+    for name in names:
+        assert there[f"{name}_precision"] == back[f"{name}_recall"]
+
+
+# --- options ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("chosen", "message"),
+    [
+        ({"preset": "heavy"}, "preset is 'heavy'; expected 'light' or 'paper'"),
+        ({"mode": "java"}, "mode is 'java'; expected 'google' or 'perl'"),
+        ({"types": "rouge1"}, r"types is a str; did you mean \['rouge1'\]"),
+        ({"types": []}, "types is "),
+        ({"types": ["rouge0"]}, "types has 'rouge0'; expected some of rouge1, "),
+        ({"types": ["rouge1", "rouge1"]}, "types has 'rouge1' twice"),
+        ({"stemmer": "no"}, "stemmer is 'no'; expected True or False"),
+        ({"split_sentences": 1}, "split_sentences is 1; expected True or False"),
+        ({"multi_reference": "best"}, "multi_reference is 'best'"),
+        ({"tokenizer": "spacy"}, "tokenizer is 'spacy'; expected 'ascii' or 'unicode'"),
+        ({"limit_bytes": 0}, "limit_bytes is 0; expected a positive whole number"),
+        ({"limit_words": True}, "limit_words is True"),
+        ({"limit_words": 2.5}, "limit_words is 2.5"),
+        ({"limit_words": 5, "limit_bytes": 5}, "exclude each other"),
+        ({"wordnet_exceptions": "here"}, 'only read with mode="perl" and stemmer=True'),
+        (
+            {"wordnet_exceptions": "no-such-file", "mode": "perl", "stemmer": True},
+            "there is no 'no-such-file'",
+        ),
+    ],
+)
+def test_bad_options_are_named(chosen, message):
+    with pytest.raises(InputError, match=message):
+        Rouge(**chosen)
+
+
+def test_unknown_options_are_refused():
+    with pytest.raises(InputError, match="use_stemmer"):
+        load("rouge", use_stemmer=True)
+
+
+def test_exception_lists_must_have_something_in_them(tmp_path):
+    chosen = {"mode": "perl", "stemmer": True, "wordnet_exceptions": str(tmp_path)}
+    with pytest.raises(InputError, match=r"has no \.exc files"):
+        Rouge(**chosen)
+    (tmp_path / "noun.exc").write_text("geese\n")
+    with pytest.raises(InputError, match="no line of the form"):
+        Rouge(**chosen)
+
+
+def test_whatever_changes_a_number_is_in_the_signature(tmp_path):
+    (tmp_path / "a.exc").write_text("geese goose\n")
+    (tmp_path / "b.exc").write_text("geese ganders\n")
+    stems = {"mode": "perl", "stemmer": True}
+    signatures = [
+        str(Rouge(**chosen).signature())
+        for chosen in (
+            {},
+            {"mode": "perl"},
+            {"types": ["rouge2", "rouge1"]},
+            {"stemmer": True},
+            {"multi_reference": "mean"},
+            {"multi_reference": "pooled"},
+            {"limit_bytes": 75},
+            {"limit_words": 75},
+            {"tokenizer": "unicode"},
+            {"split_sentences": True},
+            stems,
+            {**stems, "wordnet_exceptions": str(tmp_path / "a.exc")},
+            {**stems, "wordnet_exceptions": str(tmp_path / "b.exc")},
+        )
+    ]
+    assert len(set(signatures)) == len(signatures)
+    assert str(Rouge(preset="paper").signature()) == signatures[0]
+    assert signatures[6].startswith(
+        "rouge|mode:google|types:rouge1+rouge2+rougeL+rougeLsum|stemmer:no|refs:max|tokenizer:ascii|units:lines|"
+        "limit:75bytes|version:"
+    )
+
+
+def test_first_type_is_the_main_score():
+    score = Rouge(types=["rougeL", "rouge1"]).compute(["a b"], ["b a"])
+    assert score.main == "rougeL"
+    assert float(score) == 0.5
+
+
+def test_split_sentences_makes_lsum_compare_sentences():
+    prediction, reference = "The cat sat. It ran.", "It ran. The cat sat."
+    lines = mean(prediction, reference)
+    sentences = mean(prediction, reference, split_sentences=True)
+    assert lines["rougeLsum"] == lines["rougeL"] == pytest.approx(3 / 5)
+    assert sentences["rougeLsum"] == 1
+    assert sentences["rougeL"] == lines["rougeL"]
+
+
+def test_unicode_tokenizer():
+    ascii_only = mean("Кошка спит", "кошка спит")
+    assert ascii_only["rouge1"] == 0
+    unicode = {"tokenizer": "unicode"}
+    assert mean("Кошка спит", "кошка спит", **unicode)["rouge1"] == 1
+    # Chinese and Japanese by character: two of three are shared.
+    assert mean("我爱猫", "我爱狗", **unicode)["rouge1"] == pytest.approx(2 / 3)
+    # Vowel signs belong to their words: one word each, not the same.
+    assert mean("किताब", "कितब", **unicode)["rouge1"] == 0
+    # Composed and decomposed letters are the same.
+    assert mean("caf\u00e9", "cafe\u0301", **unicode)["rouge1"] == 1
+    assert mean("snake_case 42", "snake case 42", **unicode)["rouge1"] == 1
+
+
+@pytest.mark.parametrize("mode", ["google", "perl"])
+def test_limits(mode):
+    def tokens(text, **limit):
+        return Rouge(mode=mode, **limit).reader.read(text).tokens
+
+    # Words are what white space separates; tokens may be more.
+    assert tokens("a-b c d e", limit_words=3) == ["a", "b", "c", "d"]
+    assert tokens("a b\nc d e", limit_words=3) == ["a", "b", "c"]
+    # Line breaks are not counted as bytes; a word may be cut.
+    assert tokens("abc\ndef\nghi", limit_bytes=6) == ["abc", "def"]
+    assert tokens("abc\ndef\nghi", limit_bytes=7) == ["abc", "def", "g"]
+    # A character of two bytes that is cut in two is dropped.
+    assert tokens("né x", limit_bytes=2) == ["n"]
+
+
+def test_counts():
+    score = Rouge(limit_words=2).compute(["a b c", "...", "a"], [["a b", ""], "a b", ["a b c", "?"]])
+    assert score.counts == {"empty_predictions": 1, "empty_references": 2, "truncated": 2}
+    assert score.cost["tokens"] == (2 + 0 + 1) + (2 + 0) + 2 + (2 + 0)
+
+
+def test_a_metric_can_be_pickled():
+    metric = Rouge(stemmer=True, mode="perl")
+    metric.compute(["running"], ["runs"])
+    again = pickle.loads(pickle.dumps(metric))
+    assert again.compute(["running"], ["runs"]).mean == metric.compute(["running"], ["runs"]).mean
+
+
+def test_stem_cache_is_bounded():
+    metric = Rouge(stemmer=True)
+    stems = metric.reader.stems
+    stems.max_size = 10
+    metric.compute([" ".join(f"word{i}" for i in range(100))], ["word5 " + "x" * 1000])
+    assert len(stems) <= 10
+    assert max(map(len, stems)) <= stems.longest
+
+
+# --- very long texts --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("joint", [" ", "\n"])
+def test_five_megabytes_take_seconds(joint):
+    long = joint.join(f"word{i % 5000} the cat sat" for i in range(250_000))
+    assert len(long) > 5_000_000
+    start = time.process_time()
+    metric = Rouge()
+    assert metric.compute([long], [long]).mean["rougeLsum"] == 1
+    score = metric.compute([long], ["the cat sat\non the mat"]).mean
+    assert score["rouge1_recall"] == pytest.approx(4 / 6)
+    score = metric.compute(["the cat sat on the mat"], [long]).mean
+    assert score["rougeL_precision"] == pytest.approx(4 / 6)
+    assert time.process_time() - start < 60
+
+
+# --- explanations -----------------------------------------------------------------------------------------
+
+
+@settings(deadline=None, max_examples=60)
+@given(texts, st.lists(texts, min_size=1, max_size=3), options)
+def test_explanation_adds_up_to_the_score(prediction, references, chosen):
+    metric = Rouge(types=ALL, **chosen)
+    score = metric.compute([prediction], [references])
+    why = json.loads(json.dumps(score.explain(0)))
+    for name in ALL:
+        kind = why["types"][name]
+        assert (kind["precision"], kind["recall"], kind["f"]) == (
+            score.mean[f"{name}_precision"],
+            score.mean[f"{name}_recall"],
+            score.mean[name],
+        )
+        for row, reference in enumerate(kind["per_reference"]):
+            if kind["reference"] in (None, row):
+                matched = [match for match in kind["matches"] if match["reference"] == row]
+                assert (
+                    sum(match.get("count", match.get("counted", 0)) for match in matched) == reference["hits"]
+                )
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.one_of(texts, st.text("İK ab\né9")), options)
+def test_places_are_those_of_the_tokens_that_are_scored(text, chosen):
+    reader = Rouge(**chosen).reader
+    read, places = reader.read(text), reader.places(text)
+    assert [place.text for place in places] == read.tokens
+    assert [place.text for place in reader.line_places(text)] == [
+        word for line in read.lines for word in line
+    ]
+    assert all(0 <= place.start < place.end <= len(text) for place in places)
+    assert all(a.end <= b.start for a, b in itertools.pairwise(places))
+
+
+def test_explanation_shows_what_was_matched_where():
+    why = Rouge(types=["rouge2", "rougeL"]).explain("A cat sat. Down!", ["no", "The cat sat down"])
+    assert why["types"]["rouge2"]["reference"] == 1
+    assert why["types"]["rouge2"]["matches"] == [
+        {
+            "reference": 1,
+            "gram": ["cat", "sat"],
+            "count": 1,
+            "prediction_positions": [[1, 2]],
+            "reference_positions": [[1, 2]],
+        },
+        {
+            "reference": 1,
+            "gram": ["sat", "down"],
+            "count": 1,
+            "prediction_positions": [[2, 3]],
+            "reference_positions": [[2, 3]],
+        },
+    ]
+    last = why["types"]["rougeL"]["matches"][-1]
+    assert (last["token"], last["prediction_spans"], last["reference_span"]) == ("down", [[11, 15]], [12, 16])
+    assert why["prediction"]["tokens"][3] == {"text": "down", "start": 11, "end": 15}
+
+
+def test_explanation_of_lsum_marks_clipped_words():
+    # Both reference lines find the one "a" of the prediction; it counts once.
+    why = Rouge(types=["rougeLsum"]).explain("a b\nc", "a x\na y")["types"]["rougeLsum"]
+    assert [(match["token"], match["counted"]) for match in why["matches"]] == [("a", True), ("a", False)]
+
+
+# --- documentation ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["scorer", "texts", "lcs"])
+def test_examples_in_the_code(name):
+    import importlib
+
+    module = importlib.import_module(f"summarily.metrics.rouge.{name}")
+    result = doctest.testmod(module)
+    assert result.attempted > 0
+    assert result.failed == 0
+
+
+def test_examples_in_the_card():
+    card = Path(scorer_module.__file__).with_name("README.md")
+    result = doctest.testfile(str(card), module_relative=False)
+    assert result.attempted > 5
+    assert result.failed == 0
