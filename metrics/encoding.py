@@ -40,9 +40,13 @@ _BOUNDARY_TOKENS = 128
 _FINAL_NORMS = ("final_layer_norm", "final_norm", "layer_norm")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Encoded:
-    """One text as its encoder saw it: `ids`, `tokens`, `offsets` and `special` are as long as each state."""
+    """One text as its encoder saw it: `ids`, `tokens`, `offsets` and `special` are as long as each state.
+
+    Metrics that share an encoder get the same object for a text, so what one of them derives from it can be
+    kept for the others in a `WeakKeyDictionary`.
+    """
 
     ids: list[int]
     tokens: list[str]
@@ -242,6 +246,11 @@ class Encoder:
     def tokenizer_name(self) -> str:
         """The class of the tokenizer and whether it is a fast one."""
         return self._tokenization().name
+
+    @property
+    def pieces_are_marked(self) -> bool:
+        """Whether tokens that continue a word start with "##"."""
+        return self._tokenization().pieces_are_marked
 
     @property
     def max_length(self) -> int:
@@ -480,6 +489,7 @@ class _Tokens:
         start = _find(around, inside)
         self.before, self.after = around[:start], around[start + len(inside) :]
         self.pad_id = tokenizer.pad_token_id if tokenizer.pad_token_id is not None else 0
+        self.pieces_are_marked = any(token.startswith("##") for token in tokenizer.get_vocab())
         self.max_length = self._limit(encoder)
 
     def _limit(self, encoder: Encoder) -> int:

@@ -17,7 +17,7 @@ from summarily.metrics import weights
 from summarily.metrics.base import Example, InputError, Metric, Values
 from summarily.metrics.encoding import Encoded, Encoder, Request, encoder
 from summarily.metrics.matching import Idf, count_texts
-from summarily.metrics.moverscore.ngrams import NGrams, bag_of_ngrams, kept_tokens, token_vectors
+from summarily.metrics.moverscore.ngrams import Keep, NGrams, bags_of_ngrams
 from summarily.metrics.text import STOP_WORDS, STOP_WORDS_NAME
 from summarily.metrics.transport import emd, emd_plan, euclidean, in_threads
 
@@ -195,8 +195,8 @@ class Moverscore(Metric):
             each = [by_pair[example.prediction, reference] for reference in example.references]
             values.append(max(each) if self.multi_reference == "max" else math.fsum(each) / len(each))
         counts = count_texts(examples, encoded)
-        counts["empty_predictions"] = sum(predictions[e.prediction].is_empty for e in examples)
-        counts["empty_references"] = sum(references[r].is_empty for e in examples for r in e.references)
+        counts["empty_predictions"] = sum(predictions[e.prediction].kept.is_empty for e in examples)
+        counts["empty_references"] = sum(references[r].kept.is_empty for e in examples for r in e.references)
         return Values({"moverscore": values}, counts, sum(map(len, encoded.values())))
 
     def _bags(
@@ -210,22 +210,21 @@ class Moverscore(Metric):
             )
         texts = _texts(examples)
         layers = self.layers
-        encoded = dict(zip(texts, self.encoder.encode(texts, layers), strict=True))
-        kept = {text: kept_tokens(encoded[text], text, self.stop_words, self.subwords) for text in texts}
-        vectors = token_vectors([encoded[text] for text in texts], [kept[text] for text in texts], layers)
-        is_prediction = {example.prediction for example in examples}
-        is_reference = {text for example in examples for text in example.references}
-        predictions: dict[str, NGrams] = {}
-        references: dict[str, NGrams] = {}
-        for text, of_text in zip(texts, vectors, strict=True):
-            arguments = (encoded[text], kept[text], of_text, self.n_gram)
-            if statistics is None:
-                predictions[text] = references[text] = bag_of_ngrams(*arguments, None)
-                continue
-            if text in is_prediction:
-                predictions[text] = bag_of_ngrams(*arguments, statistics.predictions)
-            if text in is_reference:
-                references[text] = bag_of_ngrams(*arguments, statistics.references)
+        shared = self.encoder
+        encoded = dict(zip(texts, shared.encode(texts, layers), strict=True))
+        keep = Keep(self.stop_words, self.subwords, shared.pieces_are_marked)
+        kept = {text: keep(encoded[text], text) for text in texts}
+
+        def bags(of: Iterable[str], idf: Idf | None) -> dict[str, NGrams]:
+            distinct = list(dict.fromkeys(of))
+            found = bags_of_ngrams([kept[text] for text in distinct], layers, self.n_gram, idf)
+            return dict(zip(distinct, found, strict=True))
+
+        if statistics is None:
+            both = bags(texts, None)
+            return both, both, encoded
+        predictions = bags((example.prediction for example in examples), statistics.predictions)
+        references = bags((r for example in examples for r in example.references), statistics.references)
         return predictions, references, encoded
 
     def _costs(self, prediction: NGrams, reference: NGrams) -> NDArray[np.float64]:
@@ -233,7 +232,7 @@ class Moverscore(Metric):
         return costs * costs if self.distance == "squared" else costs
 
     def _similarity(self, prediction: NGrams, reference: NGrams) -> float:
-        if _nothing_to_move(prediction) or _nothing_to_move(reference):
+        if prediction.nothing_to_move or reference.nothing_to_move:
             return EMPTY_SCORE
         return self._from_cost(emd(prediction.masses, reference.masses, self._costs(prediction, reference)))
 
@@ -252,13 +251,14 @@ class Moverscore(Metric):
         return {"moverscore": value, "prediction": prediction, "plans": plans}
 
     def _plan(self, prediction: NGrams, text: str, reference: NGrams) -> dict[str, Any]:
-        if _nothing_to_move(prediction) or _nothing_to_move(reference):
+        if prediction.nothing_to_move or reference.nothing_to_move:
             return {"reference": text, "moverscore": EMPTY_SCORE, "moves": []}
         plan = emd_plan(prediction.masses, reference.masses, self._costs(prediction, reference))
+        p_names, r_names = prediction.names, reference.names
         moves = [
             {
-                "from": prediction.names[flow.source],
-                "to": reference.names[flow.target],
+                "from": p_names[flow.source],
+                "to": r_names[flow.target],
                 "mass": flow.mass,
                 "distance": flow.distance,
             }
@@ -266,10 +266,6 @@ class Moverscore(Metric):
             if flow.mass > 1e-12  # less is a rounding error of the solver
         ]
         return {"reference": text, "moverscore": self._from_cost(plan.cost), "moves": moves}
-
-
-def _nothing_to_move(bag: NGrams) -> bool:
-    return bag.is_empty or not len(bag.masses)
 
 
 def _texts(examples: Sequence[Example]) -> list[str]:

@@ -141,6 +141,7 @@ class TwoDirections:
     """Every word is a unit vector in the plane, in every layer, and there are no special tokens."""
 
     identity, tokenizer_name, max_length, dtype = "two-directions", "words", 9, "float32"
+    pieces_are_marked = True
 
     def last_layers(self, count):
         return list(range(1, count + 1))
