@@ -37,6 +37,16 @@ FAMILIES = (
         },
     ),
     ModelFamily("infersent", "InferSentConfig", {"AutoModel": "InferSentModel"}),
+    ModelFamily(
+        "led",
+        "LedConfig",
+        {"AutoModel": "LedModel", "AutoModelForSeq2SeqLM": "LedForConditionalGeneration"},
+    ),
+    ModelFamily(
+        "red",
+        "RedConfig",
+        {"AutoModel": "RedModel", "AutoModelForSeq2SeqLM": "RedForConditionalGeneration"},
+    ),
 )
 
 

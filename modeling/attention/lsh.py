@@ -7,7 +7,7 @@ gives the same output every time, gradient checkpointing sees the same buckets, 
     rotations = draw_rotations(heads=8, size=64, columns=64, seed=0)
     states = lsh_attention(query_key, value, rotations, chunk_length=64)
 
-`local_attention` has no wrap-around: the first chunk does not see the last one.
+`plan_local` has no wrap-around: the first chunk does not see the last one.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from dataclasses import dataclass
 import torch
 import torch.nn.functional as F
 
-from summarily.modeling.attention.blocks import attention, plan_blocks
+from summarily.modeling.attention.blocks import AttentionPlan, plan_blocks
 
 # The scores of keys that are not to be seen, and of the query itself, which is seen only if nothing else is.
 HIDDEN, ITSELF = -1e9, -1e5
@@ -100,10 +100,11 @@ def lsh_attention(
     rotations: torch.Tensor,
     chunk_length: int,
     *,
-    factors: list[int] | None = None,
+    factors: list[int] | list[list[int]] | None = None,
     max_length: int | None = None,
     padding: torch.Tensor | None = None,
     causal: bool = False,
+    circular: bool = True,
     chunks_before: int = 1,
     chunks_after: int = 0,
     dropout: float = 0.0,
@@ -114,10 +115,13 @@ def lsh_attention(
     Args:
         query_key, value: `[batch, heads, length, size]`, any length.
         rotations: `[heads, size, hashes, columns]`.
-        factors: of the number of buckets; by default `bucket_factors` of the length.
+        factors: of the number of buckets, or such a list for each row of the batch; by default `bucket_factors` of
+            the padded length.
         max_length: the length from which `bucket_factors` decides when two factors are better.
         padding: `[batch, length]`, True (or 1) at real tokens. Padding has a bucket of its own and is never seen.
         causal: a query does not see what stands behind it.
+        circular: the first chunk of a round sees the last one of the round before it, as in transformers. Without,
+            and with factors that do not depend on the padding, neither does the output.
         dropout: of the attention weights.
 
     Example:
@@ -148,11 +152,14 @@ def lsh_attention(
         position = order % padded
         rows = position + torch.arange(batch * heads, device=value.device).view(batch, heads, 1) * padded
         arranged = tuple(_take(states, rows) for states in (query_key, key, value))
+    per_round = None if circular else padded // chunk_length
     output, log_sum = _attend_in_chunks(
-        arranged, position, padding, chunk_length, neighbours, causal=causal, dropout=dropout
+        arranged, position, padding, chunk_length, neighbours, per_round, causal=causal, dropout=dropout
     )
     if not one_chunk:
-        back = torch.empty_like(order).scatter_(-1, order, torch.arange(hashes * padded).to(order).expand_as(order))
+        back = torch.empty_like(order).scatter_(
+            -1, order, torch.arange(hashes * padded).to(order).expand_as(order)
+        )
         output, log_sum = output.gather(2, back[..., None].expand_as(output)), log_sum.gather(2, back)
     if hashes > 1:
         log_sum = log_sum.unflatten(2, (hashes, padded))
@@ -166,8 +173,12 @@ def lsh_attention(
 @torch.no_grad()
 def _sorted_by_bucket(vectors, rotations, factors, padding) -> torch.Tensor:
     """The order `[batch, heads, hashes * length]` of tokens by round and bucket, padding last in every round."""
-    buckets = hash_buckets(vectors, rotations, factors)
-    count = math.prod(factors)
+    if isinstance(factors[0], int):
+        factors = [factors] * len(vectors)
+    alike = all(row == factors[0] for row in factors)
+    groups = [slice(None)] if alike else [slice(row, row + 1) for row in range(len(vectors))]
+    buckets = torch.cat([hash_buckets(vectors[rows], rotations, factors[rows.start or 0]) for rows in groups])
+    count = max(math.prod(row) for row in factors)
     if padding is not None:
         buckets = buckets.masked_fill(~padding.bool()[:, None, None, :], count)
     rounds = torch.arange(buckets.shape[2], dtype=torch.int32, device=buckets.device)
@@ -189,7 +200,16 @@ def _with_neighbours(chunks: torch.Tensor, before: int, after: int) -> torch.Ten
     return torch.cat([chunks.roll(-shift, dims=2) for shift in range(-before, after + 1)], dim=3)
 
 
-def _attend_in_chunks(arranged, position, padding, chunk_length, neighbours, *, causal, dropout):
+def _outside_round(chunks: int, per_round: int, neighbours: tuple[int, int], device) -> torch.Tensor:
+    """`[chunks, 1 + neighbours]`, True where a neighbour belongs to another round of hashing, or to the other end."""
+    chunk = torch.arange(chunks, device=device)[:, None]
+    offsets = torch.arange(-neighbours[0], neighbours[1] + 1, device=device)
+    return (chunk + offsets).div(per_round, rounding_mode="floor") != chunk // per_round
+
+
+def _attend_in_chunks(
+    arranged, position, padding, chunk_length, neighbours, per_round=None, *, causal, dropout
+):
     """Output `[batch, heads, hashes * length, size]` and log-sum-exp of the scores, in the arranged order."""
     query, key, value = (states.unflatten(2, (-1, chunk_length)) for states in arranged)
     query_position = position.unflatten(2, (-1, chunk_length))
@@ -205,6 +225,10 @@ def _attend_in_chunks(arranged, position, padding, chunk_length, neighbours, *, 
     if causal:
         earlier = query_position[..., :, None] >= key_position[..., None, :]
         seen = earlier if seen is None else seen & earlier
+    if per_round is not None:
+        outside = _outside_round(query.shape[2], per_round, neighbours, query.device)
+        inside = ~outside.repeat_interleave(chunk_length, dim=1)[:, None, :]
+        seen = inside if seen is None else seen & inside
     if seen is not None:
         scores = scores.masked_fill(~seen, HIDDEN_HALF if half else HIDDEN)
     itself = query_position[..., :, None] == key_position[..., None, :]
@@ -234,31 +258,26 @@ class ChunkPattern:
         return seen & (key <= query) if self.causal else seen
 
 
-def local_attention(
-    query: torch.Tensor,
-    key: torch.Tensor,
-    value: torch.Tensor,
+def plan_local(
+    length: int,
     chunk_length: int,
-    *,
     padding: torch.Tensor | None = None,
+    *,
     causal: bool = False,
     chunks_before: int = 1,
     chunks_after: int = 1,
-    dropout: float = 0.0,
-) -> torch.Tensor:
-    """Every chunk attends to itself and its neighbours, without a circle: the Reformer's local layer.
-
-    Args:
-        query, key, value: `[batch, heads, length, size]`, any length.
-        padding: `[batch, length]`, True (or 1) at real tokens.
+    device: torch.device | None = None,
+) -> AttentionPlan:
+    """The plan for `blocks.attention` of the Reformer's local layer: every chunk attends to itself and its
+    neighbours, without a circle.
 
     Example:
 
     >>> import torch
+    >>> from summarily.modeling.attention.blocks import attention
     >>> states = torch.randn(1, 2, 100, 8)
-    >>> local_attention(states, states, states, chunk_length=16).shape
+    >>> attention(states, states, states, plan_local(100, chunk_length=16)).shape
     torch.Size([1, 2, 100, 8])
     """
     pattern = ChunkPattern(chunk_length, chunks_before, chunks_after, causal)
-    plan = plan_blocks(pattern, query.shape[2], padding, device=query.device)  # type: ignore[arg-type]
-    return attention(query, key, value, plan, dropout)
+    return plan_blocks(pattern, length, padding, device=device)  # type: ignore[arg-type]

@@ -49,7 +49,9 @@ class SharedCrossAttentionCache(EncoderDecoderCache):
     def beams(self, rows: int) -> int:
         """How many rows of a batch of `rows` belong to each document."""
         if rows % self.examples:
-            raise ValueError(f"a batch of {rows} rows does not hold {self.examples} documents in equal parts.")
+            raise ValueError(
+                f"a batch of {rows} rows does not hold {self.examples} documents in equal parts."
+            )
         return rows // self.examples
 
     def reorder_cache(self, beam_idx: torch.LongTensor) -> None:
@@ -62,54 +64,83 @@ class SharedCrossAttentionCache(EncoderDecoderCache):
         self.self_attention_cache.batch_repeat_interleave(repeats)
 
     def batch_select_indices(self, indices: torch.Tensor) -> None:
-        raise NotImplementedError("the rows of a document share its cross-attention: they cannot be selected singly.")
-
-
-def _shared_keys(attention, key_value_states: torch.Tensor, cache: SharedCrossAttentionCache):
-    """Keys and values of each document, `[examples, heads, length, size]`, projected on first use."""
-    if not cache.is_updated.get(attention.layer_idx):
-        # `generate` repeats the encoder's output for every beam, unless the model keeps it from doing so.
-        source = key_value_states[:: cache.beams(key_value_states.shape[0])]
-        states = (
-            projection(source).unflatten(-1, (attention.num_heads, -1)).transpose(1, 2)
-            for projection in (attention.k_proj, attention.v_proj)
+        raise NotImplementedError(
+            "the rows of a document share its cross-attention: they cannot be selected singly."
         )
-        cache.cross_attention_cache.update(*states, attention.layer_idx)
-        cache.is_updated[attention.layer_idx] = True
-    layer = cache.cross_attention_cache.layers[attention.layer_idx]
-    return layer.keys, layer.values
 
 
-def _folded(attention, hidden_states: torch.Tensor, mask: torch.Tensor | None, cache: SharedCrossAttentionCache):
+def _examples_in(
+    hidden_states: torch.Tensor, key_value_states: torch.Tensor | None, cache: Cache | None
+) -> int | None:
+    """How many documents the rows belong to; None where there is nothing to share."""
+    if key_value_states is None:
+        return None
+    if isinstance(cache, SharedCrossAttentionCache):
+        return cache.examples
+    rows, examples = hidden_states.shape[0], key_value_states.shape[0]
+    if rows == examples:
+        return None
+    if cache is not None:
+        raise ValueError(
+            f"{rows} rows read {examples} documents through a {type(cache).__name__}, which would reorder them; "
+            f"pass a SharedCrossAttentionCache(examples={examples})."
+        )
+    return examples
+
+
+def _shared_keys(
+    attention, key_value_states: torch.Tensor, examples: int, cache: SharedCrossAttentionCache | None
+):
+    """Keys and values of each document, `[examples, heads, length, size]`, projected on first use."""
+    layer = attention.layer_idx
+    if cache is not None and cache.is_updated.get(layer):
+        cached = cache.cross_attention_cache.layers[layer]
+        return cached.keys, cached.values
+    # `generate` repeats the encoder's output for every beam, unless the model keeps it from doing so.
+    source = key_value_states[:: key_value_states.shape[0] // examples]
+    keys, values = (
+        projection(source).unflatten(-1, (attention.num_heads, -1)).transpose(1, 2)
+        for projection in (attention.k_proj, attention.v_proj)
+    )
+    if cache is not None:
+        keys, values = cache.cross_attention_cache.update(keys, values, layer)
+        cache.is_updated[layer] = True
+    return keys, values
+
+
+def _folded(attention, hidden_states: torch.Tensor, mask: torch.Tensor | None, examples: int):
     """Queries of all beams of a document side by side, and the mask of its padding."""
-    query = attention.q_proj(hidden_states).reshape(cache.examples, -1, attention.num_heads, attention.head_dim)
+    query = attention.q_proj(hidden_states).reshape(examples, -1, attention.num_heads, attention.head_dim)
     if mask is not None:
         # A mask of padding is the same for every query and every beam.
-        mask = mask[:: cache.beams(mask.shape[0]), :, :1]
-        mask = mask.expand(-1, -1, query.shape[1], -1)
+        mask = mask[:: mask.shape[0] // examples, :, :1].expand(-1, -1, query.shape[1], -1)
     return query.transpose(1, 2), mask
 
 
 class SharedCrossAttention(BartAttention):
-    """BART's cross-attention, which reads each document once for all its beams when its cache is shared."""
+    """BART's cross-attention, which reads each document once for all of its beams.
+
+    It does so when the cache is a `SharedCrossAttentionCache`, or when there are fewer documents than rows.
+    """
 
     def forward(
         self, hidden_states, key_value_states=None, past_key_values=None, attention_mask=None, **kwargs
     ) -> tuple[torch.Tensor, torch.Tensor | None]:
-        cache = past_key_values
-        if key_value_states is None or not isinstance(cache, SharedCrossAttentionCache):
-            return super().forward(hidden_states, key_value_states, cache, attention_mask, **kwargs)
+        examples = _examples_in(hidden_states, key_value_states, past_key_values)
+        if examples is None:
+            return super().forward(hidden_states, key_value_states, past_key_values, attention_mask, **kwargs)
         rows, length, _ = hidden_states.shape
-        keys, values = _shared_keys(self, key_value_states, cache)
-        query, mask = _folded(self, hidden_states, attention_mask, cache)
+        keys, values = _shared_keys(self, key_value_states, examples, past_key_values)
+        query, mask = _folded(self, hidden_states, attention_mask, examples)
         attend = ALL_ATTENTION_FUNCTIONS.get_interface(
             self.config._attn_implementation, eager_attention_forward
         )
-        dropout = self.dropout if self.training else 0.0
-        kwargs["is_causal"] = False
-        states, weights = attend(
-            self, query, keys, values, mask, dropout=dropout, scaling=self.scaling, **kwargs
-        )
+        kwargs |= {
+            "scaling": self.scaling,
+            "dropout": self.dropout if self.training else 0.0,
+            "is_causal": False,
+        }
+        states, weights = attend(self, query, keys, values, mask, **kwargs)
         if weights is not None:  # [examples, heads, beams * length, keys] -> [rows, heads, length, keys]
             weights = weights.unflatten(2, (-1, length)).transpose(1, 2).flatten(0, 1)
         return self.out_proj(states.reshape(rows, length, -1)), weights
@@ -127,12 +158,15 @@ class SharedLEDCrossAttention(LEDDecoderAttention):
         output_attentions=False,
     ):
         cache = past_key_values
-        if key_value_states is None or output_attentions or not isinstance(cache, SharedCrossAttentionCache):
-            if output_attentions and isinstance(cache, SharedCrossAttentionCache):
-                raise ValueError("transformers' LED cannot show its attentions here; use LedForConditionalGeneration.")
+        examples = _examples_in(hidden_states, key_value_states, cache)
+        if examples is None:
             return super().forward(hidden_states, key_value_states, cache, attention_mask, output_attentions)
-        keys, values = _shared_keys(self, key_value_states, cache)
-        query, mask = _folded(self, hidden_states, attention_mask, cache)
+        if output_attentions:
+            raise ValueError(
+                "transformers' LED cannot show shared attentions; use LedForConditionalGeneration."
+            )
+        keys, values = _shared_keys(self, key_value_states, examples, cache)
+        query, mask = _folded(self, hidden_states, attention_mask, examples)
         states = F.scaled_dot_product_attention(
             query, keys, values, mask, self.dropout if self.training else 0.0, scale=self.scaling
         )
@@ -156,7 +190,9 @@ def share_cross_attention(model: PreTrainedModel) -> PreTrainedModel:
     return twin
 
 
-def generate_with_shared_cross_attention(model: PreTrainedModel, inputs: torch.Tensor | None = None, **kwargs: Any):
+def generate_with_shared_cross_attention(
+    model: PreTrainedModel, inputs: torch.Tensor | None = None, **kwargs: Any
+):
     """`model.generate(inputs, **kwargs)`, the same tokens, with cross-attention shared by the beams of a document.
 
     For `BartForConditionalGeneration` and `LEDForConditionalGeneration` of transformers; our own models do this in
@@ -176,7 +212,9 @@ def generate_with_shared_cross_attention(model: PreTrainedModel, inputs: torch.T
     True
     """
     if kwargs.get("past_key_values") is not None:
-        raise ValueError("past_key_values is given; pass a SharedCrossAttentionCache to model.generate instead.")
+        raise ValueError(
+            "past_key_values is given; pass a SharedCrossAttentionCache to model.generate instead."
+        )
     twin = share_cross_attention(model)
     cache = SharedCrossAttentionCache(_examples(inputs, kwargs))
     return twin.generate(inputs, past_key_values=cache, **kwargs)
@@ -189,4 +227,6 @@ def _examples(inputs: torch.Tensor | None, kwargs: dict[str, Any]) -> int:
             return tensor.shape[0]
     if encoded is not None:
         return encoded[0].shape[0]
-    raise ValueError("there is nothing to summarize; give inputs, input_ids, inputs_embeds or encoder_outputs.")
+    raise ValueError(
+        "there is nothing to summarize; give inputs, input_ids, inputs_embeds or encoder_outputs."
+    )

@@ -1,0 +1,1 @@
+"""LED: BART with sliding-window attention and global tokens in the encoder."""

@@ -1,0 +1,1 @@
+"""RED: BART with the Reformer's attention in the encoder."""

@@ -1,0 +1,118 @@
+"""Configuration of RED."""
+
+from typing import Any
+
+from huggingface_hub.dataclasses import strict
+
+from summarily.modeling.configuration_long_bart import LongBartConfig
+
+ATTENTION_TYPES = ("lsh", "local")
+
+# What the thesis' code built. Its defects are fields of their own, so that each can be studied alone.
+THESIS: dict[str, Any] = {
+    "encoder_attention_heads": 8,
+    "attention_head_size": 64,
+    "chunk_length": 64,
+    "lsh_chunks_after": 0,
+    "local_chunks_after": 0,
+    "num_hashes": 1,
+    "num_buckets": [64, 128],
+    "attention_bias": False,
+    "pre_norm": True,
+    "circular": True,
+    "causal_encoder": True,
+    "padding_is_seen": True,
+    "lost_position_offset": True,
+}
+
+
+@strict
+class RedConfig(LongBartConfig):
+    """BART whose encoder has the Reformer's attention: by hash buckets (`lsh`) and by chunks (`local`).
+
+    Reference: Gaskell (2020), with the attention of Kitaev et al. (2020), Reformer. The defaults are what the thesis
+    meant; `RedConfig.thesis()` is what its code did, defect by defect.
+
+    Args:
+        attention_types: `lsh` or `local` for each encoder layer; by default they take turns, `lsh` first.
+        chunk_length: tokens that attend together.
+        lsh_chunks_before, lsh_chunks_after, local_chunks_before, local_chunks_after: neighbouring chunks seen.
+        num_hashes: rounds of hashing.
+        num_buckets: a number, or two factors of it; even. By default about `2 length / chunk_length` for each
+            document.
+        hash_seed: of the random rotations, which are drawn once and saved with the model.
+        attention_head_size: by default `d_model / encoder_attention_heads`.
+        attention_bias: projections have a bias, as BART's do; the Reformer's do not.
+        pre_norm: a layer norm before the attention, as in the Reformer's block, on top of BART's behind it.
+        circular: the first chunk of sorted tokens sees the last. The output then depends on the padding.
+        causal_encoder: the encoder does not look ahead.
+        padding_is_seen: the encoder attends to padding.
+        lost_position_offset: positions are read two rows too early, except by a decoder that goes on from a cache.
+
+    Example:
+
+    >>> RedConfig(encoder_layers=3).attention_types
+    ['lsh', 'local', 'lsh']
+    >>> RedConfig.thesis().num_buckets
+    [64, 128]
+    """
+
+    model_type = "summarily-red"
+
+    attention_types: list[str] | None = None
+    chunk_length: int = 64
+    lsh_chunks_before: int = 1
+    lsh_chunks_after: int = 0
+    local_chunks_before: int = 1
+    local_chunks_after: int = 1
+    num_hashes: int = 1
+    num_buckets: list[int] | int | None = None
+    hash_seed: int = 0
+    attention_head_size: int | None = None
+    attention_bias: bool = True
+    pre_norm: bool = False
+    circular: bool = False
+    causal_encoder: bool = False
+    padding_is_seen: bool = False
+    lost_position_offset: bool = False
+
+    def __post_init__(self, **kwargs):
+        if self.attention_types is None:
+            self.attention_types = [ATTENTION_TYPES[layer % 2] for layer in range(self.encoder_layers)]
+        if self.attention_head_size is None:
+            if self.d_model % self.encoder_attention_heads:
+                raise ValueError(
+                    f"d_model={self.d_model} is not a multiple of encoder_attention_heads="
+                    f"{self.encoder_attention_heads}; change one, or give attention_head_size."
+                )
+            self.attention_head_size = self.d_model // self.encoder_attention_heads
+        self._check()
+        super().__post_init__(**kwargs)
+
+    def _check(self) -> None:
+        if len(self.attention_types) != self.encoder_layers:
+            raise ValueError(
+                f"attention_types names {len(self.attention_types)} layers, but there are {self.encoder_layers}."
+            )
+        for kind in self.attention_types:
+            if kind not in ATTENTION_TYPES:
+                raise ValueError(f"attention_types has {kind!r}; choose among {', '.join(ATTENTION_TYPES)}.")
+        for name, least in (("chunk_length", 1), ("num_hashes", 1), ("attention_head_size", 1)):
+            if getattr(self, name) < least:
+                raise ValueError(f"{name}={getattr(self, name)} must be at least {least}.")
+        for factor in self.bucket_factors or []:
+            if factor < 2 or factor % 2:
+                raise ValueError(f"num_buckets={self.num_buckets} must be even, factor by factor.")
+
+    @property
+    def bucket_factors(self) -> list[int] | None:
+        """The factors of `num_buckets`; None where each document has its own."""
+        return [self.num_buckets] if isinstance(self.num_buckets, int) else self.num_buckets
+
+    @classmethod
+    def thesis(cls, **fields) -> "RedConfig":
+        """The set-up of the thesis' code; `fields` change it."""
+        return cls(**{**THESIS, **fields})
+
+
+__all__ = ["RedConfig"]
