@@ -91,7 +91,7 @@ class Columns:
     next line.
 
     Example:
-        >>> columns = Columns([["a", "c"], ["b", "a"]])
+        >>> columns = Columns([["a", "c"], ["b"]])
         >>> columns.union_lcs(["a", "b", "c", "d"])
         [0, 1, 2]
     """

@@ -300,43 +300,46 @@ class Overlap:
     """
 
     def __init__(self, prediction: Text, reference: Text):
-        tokens, others = prediction.tokens, reference.tokens
-        if len(tokens) <= len(others):
-            common = prediction.words.intersection(others)
-        else:
-            common = reference.words.intersection(tokens)
-        self.common = common
-        self.tokens = tokens, others
-        self.shared = [word for word in tokens if word in common], [word for word in others if word in common]
+        if len(prediction.tokens) > len(reference.tokens):
+            prediction, reference = reference, prediction
+        # Of the longer text, which may be very long, nothing is kept but what the shorter one has too.
+        self.shorter, self.longer = prediction.tokens, reference.tokens
+        self.common = common = prediction.words.intersection(self.longer)
+        self.shared = [word for word in self.shorter if word in common]
+        self.shared_longer = [word for word in self.longer if word in common]
         self._lcs: int | None = None
 
     def hits(self, n: int) -> int:
         """How many n-grams are in both: the smaller of their two counts, added up."""
         if n == 1:
-            return multiset_hits(*self.shared)
-        return self._hits(lambda tokens: ngrams(tokens, n))
+            if len(self.shared) == len(self.common):
+                return len(self.common)
+            return multiset_hits(self.shared, self.shared_longer)
+        return self._hits(pairwise if n == 2 else lambda tokens: ngrams(tokens, n))
 
     def skip_hits(self) -> int:
         """As `hits`, for the pairs and unigrams of SU4."""
         return self._hits(skip_grams)
 
-    def _hits(self, grams_of: Callable[[Sequence[str]], Iterator[tuple[str, ...]]]) -> int:
+    def _hits(self, grams_of: Callable[[Sequence[str]], Iterable[tuple[str, ...]]]) -> int:
         common = self.common
-        shorter, longer = sorted(self.tokens, key=len)
-        # Only what begins and ends with a word of both texts can be in both. Of the longer text, which may
-        # be very long, nothing is kept.
-        grams = [gram for gram in grams_of(shorter) if gram[0] in common and gram[-1] in common]
-        return multiset_hits(grams, grams_of(longer)) if grams else 0
+        # Only what begins and ends with a word of both texts can be in both.
+        grams = [gram for gram in grams_of(self.shorter) if gram[0] in common and gram[-1] in common]
+        distinct = set(grams)
+        matched = distinct.intersection(grams_of(self.longer)) if grams else distinct
+        if not matched or len(distinct) == len(grams):
+            return len(matched)
+        return multiset_hits(grams, grams_of(self.longer))
 
     def lcs(self) -> int:
         """The length of the longest common subsequence."""
         if self._lcs is None:
-            self._lcs = lcs_length(*self.shared)
+            self._lcs = lcs_length(self.shared, self.shared_longer)
         return self._lcs
 
 
 def ngrams(tokens: Sequence[str], n: int) -> Iterator[tuple[str, ...]]:
-    return pairwise(tokens) if n == 2 else zip(*(tokens[i:] for i in range(n)))  # noqa: B905
+    return zip(*(tokens[i:] for i in range(n)))  # noqa: B905
 
 
 def skip_grams(tokens: Sequence[str]) -> Iterator[tuple[str, ...]]:
