@@ -116,6 +116,8 @@ def encoder(
     """
     resolved = weights.resolve(model, revision)
     chosen = torch.device(device) if device is not None else default_device()
+    if token_budget is None:
+        token_budget = TOKEN_BUDGET.get(chosen.type, 2048)
     folder = None if cache_folder is None else os.path.abspath(os.path.expanduser(cache_folder))
     configuration = (
         resolved, str(chosen), max_length, side, bool(prefix_space), dtype, token_budget, cache_bytes, folder
@@ -188,7 +190,7 @@ class Encoder:
         side: str = "encoder",
         prefix_space: bool = False,
         dtype: str = "float32",
-        token_budget: int | None = None,
+        token_budget: int = 2048,
         cache_bytes: int = CACHE_BYTES,
         cache_folder: str | None = None,
     ):
@@ -196,7 +198,7 @@ class Encoder:
             raise InputError(f"side={side!r}; expected 'encoder' or 'decoder'.")
         if dtype not in ("float32", "bfloat16", "float16"):
             raise InputError(f"dtype={dtype!r}; expected 'float32', 'bfloat16' or 'float16'.")
-        if token_budget is not None and token_budget < 1:
+        if token_budget < 1:
             raise InputError(f"token_budget={token_budget}; expected at least 1.")
         self.name = name
         self.resolved = resolved
@@ -204,7 +206,7 @@ class Encoder:
         self.side = side
         self.prefix_space = prefix_space
         self.dtype = dtype
-        self.token_budget = token_budget or TOKEN_BUDGET.get(device.type, 2048)
+        self.token_budget = token_budget
         self.forward_passes = 0
         """How many texts went through the model so far."""
         self._asked_max_length = max_length
@@ -525,7 +527,7 @@ class _Tokens:
             return [], [] if self.tokenizer.is_fast else None, False
         ids, offsets = self._tokens_of_beginning(self.prefix + stripped, room)
         if offsets is not None:
-            offsets = [(max(0, a + shift), max(0, b + shift)) for a, b in offsets[:room]]
+            offsets = [_without_space(text, a + shift, b + shift) for a, b in offsets[:room]]
         return ids[:room], offsets, len(ids) > room
 
     def _tokens_of_beginning(self, text: str, room: int) -> tuple[list[int], list[tuple[int, int]] | None]:
@@ -553,6 +555,14 @@ class _Tokens:
             text, add_special_tokens=False, truncation=False, return_offsets_mapping=fast, verbose=False
         )
         return list(output["input_ids"]), list(output["offset_mapping"]) if fast else None
+
+
+def _without_space(text: str, start: int, end: int) -> tuple[int, int]:
+    """Some tokenizers count the space before a word, and a space we have put there ourselves, to its token."""
+    start, end = max(0, start), max(0, end)
+    while start < end and text[start].isspace():
+        start += 1
+    return start, end
 
 
 def _find(sequence: Sequence[int], part: Sequence[int]) -> int:

