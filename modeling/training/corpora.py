@@ -228,7 +228,7 @@ def reason_to_drop(source: str, references: Sequence[str], section: DataSection)
 
 
 def headline_fault(sentence: str, headline: str) -> str:
-    """Rush et al. (2015), section 6: what makes a headline unfit as the summary of its first sentence.
+    """What makes a headline unfit as the summary of its first sentence, after the heuristics of Rush et al. (2015).
 
     Example:
         >>> headline_fault("Oil rose again on Monday.", "Is oil too dear?")
@@ -433,8 +433,8 @@ def _known_words(text: str, frequent: frozenset[str]) -> str:
 def read_duc(folder: str | Path) -> Dataset:
     """DUC2003 and DUC2004 task 1, one line for each document: `input.txt` and `task1_ref0.txt` to `_ref3.txt`.
 
-    The data is licensed by NIST and not ours to ship; this is the layout that the preparation scripts of
-    Rush et al. (2015) write. The task is scored by ROUGE recall of the first 75 bytes against the four
+    The data is licensed by NIST and not ours to ship; this is the layout in which it is usually
+    passed on together with the Gigaword pairs of Rush et al. (2015). The task is scored by ROUGE recall of the first 75 bytes against the four
     references: `evaluation.max_bytes = 75`, and `rouge1_recall` and its siblings.
     """
     import datasets
