@@ -123,7 +123,8 @@ def load_bart(model: BartForConditionalGeneration | str) -> BartForConditionalGe
     """`model` itself, or the BART of that name or folder."""
     if isinstance(model, str):
         model = BartForConditionalGeneration.from_pretrained(model)
-    if not isinstance(model, BartForConditionalGeneration):
+    # Our own models are subclasses of BART's, with other layers.
+    if not isinstance(model, BartForConditionalGeneration) or model.config.model_type != "bart":
         raise TypeError(
             f"model is a {type(model).__name__}; give a BartForConditionalGeneration or its name."
         )

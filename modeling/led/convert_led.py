@@ -35,13 +35,33 @@ _OUR_PROJECTION = re.compile(r"(encoder\.layers\.\d+\.self_attn\.)([qkv]_proj)(_
 _OUR_OUTPUT = re.compile(r"(encoder\.layers\.\d+\.self_attn\.)out_proj\b")
 _THEIRS = {ours: theirs for theirs, ours in _PROJECTIONS.items()}
 # Fields with the same name and meaning in both configurations.
-_FIELDS = (
-    "vocab_size max_encoder_position_embeddings max_decoder_position_embeddings encoder_layers encoder_ffn_dim "
-    "encoder_attention_heads decoder_layers decoder_ffn_dim decoder_attention_heads encoder_layerdrop "
-    "decoder_layerdrop use_cache activation_function d_model dropout attention_dropout activation_dropout init_std "
-    "decoder_start_token_id classifier_dropout pad_token_id bos_token_id eos_token_id attention_window "
-    "tie_word_embeddings"
-).split()
+_FIELDS = [
+    "vocab_size",
+    "max_encoder_position_embeddings",
+    "max_decoder_position_embeddings",
+    "encoder_layers",
+    "encoder_ffn_dim",
+    "encoder_attention_heads",
+    "decoder_layers",
+    "decoder_ffn_dim",
+    "decoder_attention_heads",
+    "encoder_layerdrop",
+    "decoder_layerdrop",
+    "use_cache",
+    "activation_function",
+    "d_model",
+    "dropout",
+    "attention_dropout",
+    "activation_dropout",
+    "init_std",
+    "decoder_start_token_id",
+    "classifier_dropout",
+    "pad_token_id",
+    "bos_token_id",
+    "eos_token_id",
+    "attention_window",
+    "tie_word_embeddings",
+]
 
 
 def led_from_transformers(state: Mapping[str, Tensor]) -> dict[str, Tensor]:

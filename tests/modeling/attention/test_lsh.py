@@ -1,0 +1,180 @@
+"""LSH attention equals transformers' `LSHSelfAttention` for the same rotations; local layers have no circle."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from transformers import ReformerConfig
+from transformers.models.reformer.modeling_reformer import LocalSelfAttention, LSHSelfAttention
+
+from summarily.modeling.attention.blocks import attention
+from summarily.modeling.attention.lsh import (
+    ChunkPattern,
+    bucket_factors,
+    draw_rotations,
+    hash_buckets,
+    lsh_attention,
+    plan_local,
+    rotation_columns,
+)
+
+HEADS, SIZE, CHUNK = 2, 16, 32
+
+
+def theirs(kind, length: int, **options):
+    torch.manual_seed(length)
+    config = ReformerConfig(
+        hidden_size=HEADS * SIZE,
+        num_attention_heads=HEADS,
+        attention_head_size=SIZE,
+        lsh_attn_chunk_length=CHUNK,
+        local_attn_chunk_length=CHUNK,
+        lsh_attention_probs_dropout_prob=0.0,
+        local_attention_probs_dropout_prob=0.0,
+        max_position_embeddings=1024,
+        axial_pos_shape=(32, 32),
+        **options,
+    )
+    return kind(config, 0).eval()
+
+
+def split(states: torch.Tensor) -> torch.Tensor:
+    return states.unflatten(-1, (HEADS, SIZE)).transpose(1, 2)
+
+
+def merge(states: torch.Tensor) -> torch.Tensor:
+    return states.transpose(1, 2).flatten(2)
+
+
+def padding_of(length: int) -> torch.Tensor:
+    mask = torch.ones(2, length, dtype=torch.long)
+    mask[1, length // 2 + 3 :] = 0
+    return mask
+
+
+@pytest.mark.parametrize("padded", [False, True])
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("buckets", [None, 16, [4, 8]])
+@pytest.mark.parametrize(("length", "hashes"), [(32, 1), (256, 1), (256, 2), (512, 3)])
+def test_equals_transformers_given_the_same_rotations(monkeypatch, length, hashes, buckets, causal, padded):
+    module = theirs(LSHSelfAttention, length, num_hashes=hashes, num_buckets=buckets, is_decoder=causal)
+    rotations = draw_rotations(HEADS, SIZE, rotation_columns(CHUNK, 1024), hashes, seed=3)
+    mask = padding_of(length) if padded else None
+    hidden = torch.randn(2, length, HEADS * SIZE, requires_grad=True)
+    with monkeypatch.context() as patch:  # they draw their rotations from the global generator
+        patch.setattr(torch, "randn", lambda shape, **_: rotations[..., : shape[-1]])
+        expected = module(hidden, attention_mask=mask).hidden_states
+    output = merge(
+        lsh_attention(
+            split(module.query_key(hidden)),
+            split(module.value(hidden)),
+            rotations,
+            CHUNK,
+            factors=[buckets] if isinstance(buckets, int) else buckets,
+            max_length=1024,
+            padding=mask,
+            causal=causal,
+        )
+    )
+    torch.testing.assert_close(output, expected, rtol=0, atol=1e-5)
+    gradient = torch.randn_like(output)
+    (got,), (wanted,) = (torch.autograd.grad(states, hidden, gradient) for states in (output, expected))
+    torch.testing.assert_close(got, wanted, rtol=0, atol=1e-5)
+
+
+def sample(length: int, batch: int = 2) -> tuple[torch.Tensor, torch.Tensor]:
+    generator = torch.Generator().manual_seed(length)
+    return tuple(torch.randn(batch, HEADS, length, SIZE, generator=generator) for _ in range(2))
+
+
+def test_repeats_exactly_and_leaves_the_global_generator_alone():
+    query_key, value = sample(200)
+    before = torch.get_rng_state()
+    rotations = draw_rotations(HEADS, SIZE, 32, seed=1)
+    first = lsh_attention(query_key, value, rotations, CHUNK)
+    assert torch.equal(lsh_attention(query_key, value, rotations, CHUNK), first)
+    assert torch.equal(torch.get_rng_state(), before)
+    other = lsh_attention(query_key, value, draw_rotations(HEADS, SIZE, 32, seed=2), CHUNK)
+    assert not torch.allclose(first, other)
+
+
+def test_any_length_without_padding_by_the_caller():
+    """Padding to a multiple of the chunk by hand, with a mask, gives what the function does inside."""
+    query_key, value = sample(150)
+    rotations = draw_rotations(HEADS, SIZE, 32)
+    longer = [torch.nn.functional.pad(states, (0, 0, 0, 10)) for states in (query_key, value)]
+    mask = torch.nn.functional.pad(torch.ones(2, 150), (0, 10))
+    inside = lsh_attention(query_key, value, rotations, CHUNK, factors=[8])
+    by_hand = lsh_attention(*longer, rotations, CHUNK, factors=[8], padding=mask)[:, :, :150]
+    torch.testing.assert_close(inside, by_hand)
+
+
+@pytest.mark.parametrize("hashes", [1, 2])
+def test_without_the_circle_padding_changes_nothing(hashes):
+    query_key, value = sample(100, batch=1)
+    rotations = draw_rotations(HEADS, SIZE, 32, hashes)
+    longer = [torch.nn.functional.pad(states, (0, 0, 0, 200), value=3.0) for states in (query_key, value)]
+    mask = torch.nn.functional.pad(torch.ones(1, 100), (0, 200))
+    alone = lsh_attention(query_key, value, rotations, CHUNK, factors=[8], circular=False)
+    padded = lsh_attention(*longer, rotations, CHUNK, factors=[8], padding=mask, circular=False)
+    torch.testing.assert_close(padded[:, :, :100], alone)
+
+
+def test_rows_of_a_batch_can_be_hashed_into_different_numbers_of_buckets():
+    query_key, value = sample(128)
+    rotations = draw_rotations(HEADS, SIZE, 32)
+    together = lsh_attention(query_key, value, rotations, CHUNK, factors=[[4], [2, 8]])
+    for row, factors in enumerate(([4], [2, 8])):
+        rows = slice(row, row + 1)
+        alone = lsh_attention(query_key[rows], value[rows], rotations, CHUNK, factors=factors)
+        torch.testing.assert_close(together[rows], alone)
+
+
+def test_like_vectors_share_a_bucket_and_opposite_ones_do_not():
+    rotations = draw_rotations(1, SIZE, 8, hashes=2)
+    vector = torch.randn(SIZE, generator=torch.Generator().manual_seed(0))
+    vectors = torch.stack([vector, 2.5 * vector, -vector])[None, None]
+    buckets = hash_buckets(vectors, rotations, [16])
+    assert (buckets[..., 0] == buckets[..., 1]).all() and (buckets[..., 0] != buckets[..., 2]).all()
+
+
+def test_the_reformers_rule_for_buckets():
+    """`2 length / chunk`, rounded down to a power of two (Reformer, section 2); 32 for the thesis' 1024 tokens."""
+    assert bucket_factors(1024, 64, 1024) == [32]
+    assert bucket_factors(1000, 64, 1024) == [16]
+    assert bucket_factors(64 * 1024, 64, 64 * 1024) == [32, 64]
+    for length in (64, 500, 4096, 16384):
+        assert sum(bucket_factors(length, 64, 16384)) // 2 <= rotation_columns(64, 16384)
+
+
+def test_too_few_rotations_name_both_numbers():
+    with pytest.raises(ValueError, match=r"\[64\] buckets need 32 columns of rotations, there are 8"):
+        hash_buckets(torch.randn(1, 1, 4, SIZE), draw_rotations(1, SIZE, 8), [64])
+    with pytest.raises(ValueError, match=r"\[5\]; each must be even"):
+        hash_buckets(torch.randn(1, 1, 4, SIZE), draw_rotations(1, SIZE, 8), [5])
+
+
+@pytest.mark.parametrize("length", [32, 256])
+def test_causal_local_layer_equals_transformers(length):
+    module = theirs(LocalSelfAttention, length, is_decoder=True)
+    hidden = torch.randn(2, length, HEADS * SIZE)
+    mask = padding_of(length)
+    expected = module(hidden, attention_mask=mask).hidden_states
+    plan = plan_local(length, CHUNK, mask, causal=True, chunks_after=0)
+    states = (split(projection(hidden)) for projection in (module.query, module.key, module.value))
+    output = merge(attention(*states, plan))
+    real = mask.bool()  # a query at padding whose keys are all padding: zeros here, a mean of padding there
+    torch.testing.assert_close(output[real], expected[real], rtol=0, atol=1e-5)
+
+
+def test_the_first_chunk_does_not_see_the_last():
+    pattern, positions = ChunkPattern(4, before=1, after=1), torch.arange(16)
+    seen = pattern.visible(positions[:, None], positions)
+    assert seen[0].nonzero().flatten().tolist() == list(range(8))
+    assert seen[15].nonzero().flatten().tolist() == list(range(8, 16))
+    states = torch.randn(1, 1, 16, 4)
+    changed = states.clone()
+    changed[:, :, -1] += 1.0
+    plan = plan_local(16, 4)
+    before, after = attention(states, states, states, plan), attention(states, states, changed, plan)
+    assert torch.equal(before[:, :, :8], after[:, :, :8]) and not torch.equal(before, after)
