@@ -8,8 +8,8 @@ import tempfile
 from pathlib import Path
 
 
-def write_atomically(path: str | os.PathLike[str], text: str) -> None:
-    """Write `text` to `path` through a temporary file beside it.
+def write_atomically(path: str | os.PathLike[str], content: str | bytes) -> None:
+    """Write text (as UTF-8) or bytes to `path` through a temporary file beside it.
 
     Example:
         >>> import tempfile, pathlib
@@ -20,8 +20,8 @@ def write_atomically(path: str | os.PathLike[str], text: str) -> None:
     path = Path(path)
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".tmp")
     try:
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.write(text)
+        with os.fdopen(handle, "wb") as file:
+            file.write(content.encode("utf-8") if isinstance(content, str) else content)
             file.flush()
             os.fsync(file.fileno())
         mask = os.umask(0)

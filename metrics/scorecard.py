@@ -58,18 +58,20 @@ class Scorecard(Mapping[str, Score]):
         for label, score in self.items():
             for key, mean in score.mean.items():
                 interval = score.interval[key] if score.interval else None
+                first = key == score.main
                 rows.append(
                     [
-                        label if key == score.main else "",
+                        label if first else "",
                         key,
                         f"{mean:.4f}",
                         f"{interval.low:.4f} to {interval.high:.4f}" if interval else "",
-                        _seconds(score.cost) if key == score.main else "",
+                        *(_cost_cells(score.cost) if first else ("", "", "")),
                     ]
                 )
         confidence = next((s.interval[s.main].confidence for s in self.values() if s.interval), None)
-        header = ["metric", "value", "mean", f"{confidence:.0%} interval" if confidence else "", "seconds"]
-        lines = [format_table(header, rows, right=(2, 3, 4))]
+        level = f"{confidence:.0%} interval" if confidence else ""
+        header = ["metric", "value", "mean", level, "seconds", "encoding", "peak MB"]
+        lines = [format_table(header, rows, right=range(2, 7))]
         counts = [f"{label}: {name} {n}" for label, s in self.items() for name, n in s.counts.items() if n]
         if counts:
             lines += ["", "counted", *counts]
@@ -106,8 +108,11 @@ class Scorecard(Mapping[str, Score]):
         return f"Scorecard({', '.join(f'{label}: {float(s):.4f}' for label, s in self.items())})"
 
 
-def _seconds(cost: Mapping[str, float]) -> str:
-    return f"{cost['seconds']:.2f}" if "seconds" in cost else ""
+def _cost_cells(cost: Mapping[str, float]) -> tuple[str, str, str]:
+    """Seconds of the metric itself, of the encoder passes it shares with others, and memory on top."""
+    if "seconds" not in cost:
+        return "", "", ""
+    return f"{cost['seconds']:.2f}", f"{cost['shared_seconds']:.2f}", f"{cost['peak_memory'] / 2**20:.0f}"
 
 
 def _to_json(value: dict[str, Any], path: str | os.PathLike[str] | None) -> str:
