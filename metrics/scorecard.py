@@ -19,6 +19,7 @@ from summarily.metrics.cost import Meter
 from summarily.metrics.files import write_atomically
 from summarily.metrics.resampling import PairedTest, holm, paired_test
 from summarily.metrics.tables import format_table
+from summarily.processes import rank_and_world
 
 if TYPE_CHECKING:
     import pandas
@@ -214,12 +215,14 @@ def score_examples(
     if not examples:
         raise InputError("there are no examples to score.")
     statistics = {label: metric.statistics(examples) for label, metric in metrics.items()}
-    rank, world = _processes() if distributed else (0, 1)
+    rank, world = rank_and_world() if distributed else (0, 1)
     order = _grouped_by_reference(examples)
     mine = order[len(order) * rank // world : len(order) * (rank + 1) // world]
     tallies = _score_rows(metrics, examples, statistics, mine, progress if rank == 0 else False)
     if world > 1:
         tallies = _gather(tallies)
+        for tally in tallies.values():
+            tally.cost["processes"] = world
     return {
         label: _to_score(label, metric, tallies[label], examples, statistics[label]).with_interval(confidence)
         for label, metric in metrics.items()
@@ -308,15 +311,6 @@ def _to_score(
         None if tally.weights is None else [tally.weights[i] for i in order],
         explainer=explain,
     )
-
-
-def _processes() -> tuple[int, int]:
-    if int(os.environ.get("WORLD_SIZE", "1")) == 1:
-        return 0, 1
-    from accelerate import PartialState
-
-    state = PartialState()
-    return state.process_index, state.num_processes
 
 
 def _gather(tallies: dict[str, _Tally]) -> dict[str, _Tally]:

@@ -10,6 +10,7 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
+from summarily.processes import is_main
 from summarily.version import __version__
 
 _DESCRIPTION = """\
@@ -20,7 +21,8 @@ examples:
   summarily score --predictions out.txt --references ref.txt  one text per line
   summarily score outputs.jsonl --metrics rouge,sms           columns "prediction" and "reference"
   summarily compare --systems A=a.txt B=b.txt --references ref.txt
-  accelerate launch -m summarily score outputs.jsonl          the same numbers, on several processes
+  accelerate launch --multi_gpu --num_processes 2 -m summarily score outputs.jsonl
+                                                              the same numbers, on two processes (CPUs too)
 """
 
 _INPUT_HELP = """\
@@ -54,12 +56,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _fail(f"{error.strerror or error}{f': {error.filename}' if error.filename else ''}")
 
 
-def _main_process() -> bool:
-    return int(os.environ.get("RANK", "0")) == 0
-
-
 def _fail(message: str, code: int = 2) -> int:
-    if _main_process():
+    if is_main():
         print(f"summarily: {message}", file=sys.stderr)
     return code
 
@@ -331,7 +329,7 @@ def _literal(text: str) -> Any:
 
 def _report(result: Any, options: argparse.Namespace) -> None:
     """Print and write, once even when several processes have worked."""
-    if not _main_process():
+    if not is_main():
         return
     print(result.table(signatures=not options.no_signatures))
     if options.json:

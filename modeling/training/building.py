@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +19,7 @@ from summarily.modeling.training.recipe import (
     TrainingSection,
     did_you_mean,
 )
+from summarily.processes import warn_if_alone
 
 if TYPE_CHECKING:
     from transformers import PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
@@ -29,12 +28,7 @@ if TYPE_CHECKING:
 def make_accelerator(training: TrainingSection) -> Accelerator:
     """One process for each device; without any, the CPU, with gloo between processes."""
     hardware = torch.accelerator.is_available()
-    if "MASTER_PORT" in os.environ and "WORLD_SIZE" not in os.environ:
-        print(
-            "accelerate launch --cpu starts a single process unless it uses mpirun; for several, run "
-            "ACCELERATE_USE_CPU=true accelerate launch --multi_gpu --num_processes N ...",
-            file=sys.stderr,
-        )
+    warn_if_alone()
     precision = {"fp32": "no"}.get(training.precision, training.precision)
     if precision == "auto":
         cuda = torch.cuda.is_available()

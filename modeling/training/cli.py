@@ -12,7 +12,7 @@ from typing import Any
 DESCRIPTION = """\
 Train the model a recipe describes; run the same command again to go on after a stop.
 With several processes: accelerate launch --multi_gpu --num_processes N -m summarily train RECIPE
-(two CPU processes: the same, with ACCELERATE_USE_CPU=true)."""
+(the same without a GPU: N CPU processes)."""
 
 
 def add_parser(subparsers: Any) -> argparse.ArgumentParser:

@@ -149,7 +149,8 @@ def test_two_processes_print_the_numbers_of_one(tmp_path):
             arguments += ["--set", f"{name}.{option}={value}"]
     environment = {**os.environ, "SCRATCH": str(scratch()), "OMP_NUM_THREADS": "1"}
     alone, together = tmp_path / "alone.json", tmp_path / "together.json"
-    launch = [sys.executable, "-m", "accelerate.commands.launch", "--cpu", "--num_processes", "2"]
+    # Without a GPU, --multi_gpu is how accelerate starts several CPU processes; --cpu starts one.
+    launch = [sys.executable, "-m", "accelerate.commands.launch", "--multi_gpu", "--num_processes", "2"]
     launch += [
         "--num_machines",
         "1",
@@ -173,6 +174,8 @@ def test_two_processes_print_the_numbers_of_one(tmp_path):
     for run in runs:
         assert run.returncode == 0, run.stderr
     assert runs[1].stdout.count("signatures") == 1, "the table is printed once"
+    assert "processes" not in json.loads(alone.read_text())["scores"]["rouge"]["cost"]
+    assert json.loads(together.read_text())["scores"]["rouge"]["cost"]["processes"] == 2
     one, two = (json.loads(path.read_text())["scores"] for path in (alone, together))
     for name in CASES:
         assert one[name]["signature"] == two[name]["signature"]

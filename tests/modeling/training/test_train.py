@@ -534,7 +534,7 @@ def test_two_processes_have_the_loss_curve_of_one(model, tiny, data, tmp_path):
     command = [sys.executable, "-m", "accelerate.commands.launch", "--multi_gpu", "--num_processes", "2",
                "--num_machines", "1", "--mixed_precision", "no", "--dynamo_backend", "no", "--main_process_port", "0",
                "-m", "summarily", "train", str(path), "--data", str(data), "--output", str(tmp_path / "two")]  # fmt: skip
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", "ACCELERATE_USE_CPU": "true"}
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=300)
     assert done.returncode == 0, done.stderr
     state = final_state(tmp_path / "two")

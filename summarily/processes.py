@@ -1,0 +1,38 @@
+"""The processes of `accelerate launch` or `torchrun`: who we are and how many there are."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+
+def warn_if_alone() -> None:
+    """`accelerate launch --cpu --num_processes N` starts one process unless it finds mpirun: say so."""
+    if "MASTER_PORT" in os.environ and "WORLD_SIZE" not in os.environ:
+        print(
+            "summarily: accelerate launch --cpu starts a single process unless it uses mpirun; for several CPU "
+            "processes run accelerate launch --multi_gpu --num_processes N ... (which needs no GPU here).",
+            file=sys.stderr,
+        )
+
+
+def is_main() -> bool:
+    """Whether this process is the one that prints."""
+    return int(os.environ.get("RANK", "0")) == 0
+
+
+def rank_and_world() -> tuple[int, int]:
+    """This process' number and how many there are, joined by gloo on CPUs.
+
+    Example:
+        >>> rank_and_world()
+        (0, 1)
+    """
+    warn_if_alone()
+    if int(os.environ.get("WORLD_SIZE", "1")) == 1:
+        return 0, 1
+    import torch
+    from accelerate import PartialState
+
+    state = PartialState(cpu=not torch.accelerator.is_available())
+    return state.process_index, state.num_processes
