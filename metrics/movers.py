@@ -11,9 +11,9 @@ import hashlib
 import math
 import os
 from abc import ABC, abstractmethod
-from collections import Counter
-from collections.abc import Collection, Hashable, Iterable, Sequence
+from collections.abc import Collection, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice, pairwise
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -42,26 +42,30 @@ PAPER_VECTORS = "stanfordnlp/glove/glove.840B.300d.zip"
 # --- texts as points --------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
+@dataclass(slots=True)
 class Sentence:
-    """The words that are kept of a sentence, each once, with what identifies its point, and its count."""
+    """The points of the words that are kept of a sentence, each once, with what identifies it, and its count."""
 
     text: str
-    words: list[str]
     keys: list[Hashable]
     counts: NDArray[np.int64]
-    points: NDArray[Any]
+    points: NDArray[np.float64]
+    size: int
+    """How many words, repetitions included."""
+    words: list[str] | None = None
+    """Their texts; None if they are the keys."""
 
     @property
-    def size(self) -> int:
-        return int(self.counts.sum())
+    def key(self) -> Hashable:
+        """Equal for sentences of the same words."""
+        return "sentence", *zip(self.keys, self.counts.tolist(), strict=True)
 
     @property
     def mean(self) -> NDArray[np.float64]:
-        return self.counts @ self.points.astype(np.float64) / self.size
+        return self.counts @ self.points / self.size
 
 
-@dataclass(frozen=True)
+@dataclass(slots=True)
 class Embedded:
     """A text's sentences that have a word left, and what was left out of it."""
 
@@ -103,7 +107,7 @@ class StaticEmbedder(Embedder):
 
     Example:
         >>> embedded = StaticEmbedder("glove-6b-50d", frozenset({"the"})).embed(["The cat. The cat!"])
-        >>> [sentence.words for sentence in embedded["The cat. The cat!"].sentences]
+        >>> [sentence.keys for sentence in embedded["The cat. The cat!"].sentences]
         [['cat'], ['cat']]
     """
 
@@ -130,29 +134,62 @@ class StaticEmbedder(Embedder):
         return {"vectors": self.vectors.identity, "out_of_vocabulary": self.out_of_vocabulary}
 
     def embed(self, distinct: Collection[str]) -> dict[str, Embedded]:
-        table = self.vectors
-        return {text: self._embed(text, table) for text in distinct}
+        """All texts at once: a loop over numpy calls for each text would cost more than the transport."""
+        parts = {text: text_rules.sentences(text) if self.split else [text] for text in distinct}
+        sentences, missing = self._embed([part for text in parts for part in parts[text]])
+        result = {}
+        for text, own in parts.items():
+            kept = [sentence for sentence in islice(sentences, len(own)) if sentence is not None]
+            lost = sum(islice(missing, len(own)))
+            is_known = not lost or any(sentence.points.any() for sentence in kept)
+            result[text] = Embedded(kept, lost, is_known=is_known)
+        return result
 
-    def _embed(self, text: str, table: word_vectors.Vectors) -> Embedded:
-        missing = 0
-        kept = []
-        for sentence in text_rules.sentences(text) if self.split else [text]:
-            counts = Counter(text_rules.word_texts(sentence))
-            # In a fixed order, so that the mean does not depend on the order of the words by rounding.
-            words = sorted(counts.keys() - self.stop_words)
-            rows = table.rows(words)
-            count = np.fromiter((counts[word] for word in words), np.int64, len(words))
-            unknown = rows < 0
-            if unknown.any():
-                missing += int(count[unknown].sum())
-                if self.out_of_vocabulary == "drop":
-                    words = [word for word, row in zip(words, rows.tolist(), strict=True) if row >= 0]
-                    rows, count = rows[~unknown], count[~unknown]
-            if words:
-                # Words without a vector share the zero vector, but stay different words.
-                keys = [row if row >= 0 else w for row, w in zip(rows.tolist(), words, strict=True)]
-                kept.append(Sentence(sentence, words, keys, count, table.take(rows)))
-        return Embedded(kept, missing, is_known=any(sentence.points.any() for sentence in kept))
+    def _embed(self, parts: Sequence[str]) -> tuple[Iterator[Sentence | None], Iterator[int]]:
+        """For each part its sentence, None if no word is left, and how many words have no vector."""
+        table = self.vectors
+        stop_words, find = self.stop_words, table.find
+        # A word is known by its row; one without a vector, by a number beyond all rows.
+        numbers: dict[str, int] = {}
+        flat: list[int] = []
+        sizes, missing = [], []
+        for part in parts:
+            words = [word for word in text_rules.word_texts(part) if word not in stop_words]
+            rows = find(words)
+            lost = rows.count(-1)
+            if lost and self.out_of_vocabulary == "drop":
+                rows = [row for row in rows if row != -1]
+            elif lost:
+                for i, word in enumerate(words):
+                    if rows[i] == -1:
+                        rows[i] = numbers.setdefault(word, len(table.matrix) + len(numbers))
+            flat += rows
+            sizes.append(len(rows))
+            missing.append(lost)
+        return self._counted(parts, flat, sizes, list(numbers), table), iter(missing)
+
+    @staticmethod
+    def _counted(
+        parts: Sequence[str],
+        flat: list[int],
+        sizes: list[int],
+        unknown: list[str],
+        table: word_vectors.Vectors,
+    ) -> Iterator[Sentence | None]:
+        """Sentences with each of their words once, in the order of the rows: any order of words gives the same."""
+        span = len(table.matrix) + len(unknown)
+        part_of = np.repeat(np.arange(len(parts)), sizes)
+        codes, counts = np.unique(part_of * span + np.array(flat, np.int64), return_counts=True)
+        part_of, rows = np.divmod(codes, span)
+        starts = np.searchsorted(part_of, np.arange(len(parts) + 1)).tolist()
+        known, found = table.words, len(table.matrix)
+        keys: list[Hashable] = [known[row] if row < found else unknown[row - found] for row in rows.tolist()]
+        rows[rows >= found] = -1
+        points = table.take(rows).astype(np.float64)
+        for part, size, (start, end) in zip(parts, sizes, pairwise(starts), strict=True):
+            yield (
+                Sentence(part, keys[start:end], counts[start:end], points[start:end], size) if size else None
+            )
 
 
 class ContextualEmbedder(Embedder):
@@ -256,9 +293,9 @@ class ContextualEmbedder(Embedder):
             if last > first:
                 own = points[first:last]
                 texts = [word.text for word in words[first:last]]
-                yield Sentence(
-                    part[start:end], texts, [p.tobytes() for p in own], np.ones(len(own), np.int64), own
-                )
+                keys = [point.tobytes() for point in own]
+                ones = np.ones(len(own), np.int64)
+                yield Sentence(part[start:end], keys, ones, own, len(own), texts)
 
 
 def _word_points(
@@ -287,16 +324,49 @@ def _word_points(
 # --- bags -------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
 class Bag:
-    """A text as a cloud (None if no word is left), and for each of its keys ("word" or "sentence", text)."""
+    """A text as a cloud of its words, of its sentences, or of both; the cloud is None if no word is left.
 
-    cloud: transport.Cloud | None
-    labels: dict[Hashable, tuple[str, str]]
-    tokens: int
-    out_of_vocabulary: int
-    truncated: bool
-    is_known: bool
+    A word has its count as mass (Eq. 1), a sentence its number of words (Eq. 4); with both, each half of the
+    mass (Eq. 5), since both sum to the number of words.
+    """
+
+    def __init__(self, embedded: Embedded, units: Collection[str]):
+        self.embedded = embedded
+        self.units = units
+        sentences = embedded.sentences
+        self.tokens = sum(sentence.size for sentence in sentences)
+        points: list[NDArray[Any]] = []
+        masses: list[NDArray[np.int64]] = []
+        keys: list[Hashable] = []
+        if "word" in units:
+            for sentence in sentences:
+                points.append(sentence.points)
+                masses.append(sentence.counts)
+                keys += sentence.keys
+        if "sentence" in units and sentences:
+            points.append(np.stack([sentence.mean for sentence in sentences]))
+            masses.append(np.array([sentence.size for sentence in sentences]))
+            keys += [sentence.key for sentence in sentences]
+        self.cloud = transport.Cloud(_joined(points), _joined(masses), keys) if points else None
+
+    @property
+    def out_of_vocabulary(self) -> int:
+        return self.embedded.out_of_vocabulary
+
+    @property
+    def truncated(self) -> bool:
+        return self.embedded.truncated
+
+    @property
+    def labels(self) -> dict[Hashable, tuple[str, str]]:
+        """What the cloud's keys stand for: ("word" or "sentence", its text)."""
+        labels: dict[Hashable, tuple[str, str]] = {}
+        for sentence in self.embedded.sentences:
+            labels.setdefault(sentence.key, ("sentence", sentence.text))
+            for key, word in zip(sentence.keys, sentence.words or sentence.keys, strict=True):
+                labels[key] = ("word", str(word))
+        return labels
 
     def equals(self, other: Bag) -> bool:
         """Whether both hold the same words or sentences equally often."""
@@ -306,36 +376,8 @@ class Bag:
         return all(mine.masses[i] == theirs.masses[theirs.place[key]] for key, i in mine.place.items())
 
 
-def make_bag(embedded: Embedded, units: Collection[str]) -> Bag:
-    """The bag of a text's words, of its sentences, or of both.
-
-    A word has its count as mass (Eq. 1), a sentence its number of words (Eq. 4); with both, each half of the
-    mass (Eq. 5), since both sum to the number of words.
-    """
-    points: list[NDArray[Any]] = []
-    masses: list[NDArray[np.int64]] = []
-    keys: list[Hashable] = []
-    labels: dict[Hashable, tuple[str, str]] = {}
-    sentences = embedded.sentences
-    if "word" in units:
-        for sentence in sentences:
-            points.append(sentence.points)
-            masses.append(sentence.counts)
-            keys += sentence.keys
-            labels.update(
-                (key, ("word", word)) for key, word in zip(sentence.keys, sentence.words, strict=True)
-            )
-    if "sentence" in units and sentences:
-        points.append(np.stack([sentence.mean for sentence in sentences]))
-        masses.append(np.array([sentence.size for sentence in sentences]))
-        own = [("sentence", *zip(s.keys, s.counts.tolist(), strict=True)) for s in sentences]
-        keys += own
-        labels.update(
-            (key, ("sentence", s.text)) for key, s in zip(reversed(own), reversed(sentences), strict=True)
-        )
-    cloud = transport.Cloud(np.concatenate(points), np.concatenate(masses), keys) if points else None
-    size = sum(sentence.size for sentence in sentences)
-    return Bag(cloud, labels, size, embedded.out_of_vocabulary, embedded.truncated, embedded.is_known)
+def _joined(parts: list[NDArray[Any]]) -> NDArray[Any]:
+    return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
 
 def fit(
@@ -353,7 +395,8 @@ def _heaviest(cloud: transport.Cloud, count: int) -> transport.Cloud:
     if len(cloud) <= count:
         return cloud
     kept = np.sort(np.argsort(-cloud.masses, kind="stable")[:count])
-    return transport.Cloud(cloud.points[kept], cloud.masses[kept], [cloud.keys[i] for i in kept])
+    keys = cloud.keys
+    return transport.Cloud(cloud.points[kept], cloud.masses[kept], [keys[i] for i in kept])
 
 
 # --- the metric -------------------------------------------------------------------------------------------
@@ -469,7 +512,7 @@ class Movers(Metric):
         return Values({self.name: values}, self._count(examples, bags), tokens)
 
     def _bags(self, distinct: Collection[str]) -> dict[str, Bag]:
-        return {text: make_bag(e, self.units) for text, e in self.embedder.embed(distinct).items()}
+        return {text: Bag(e, self.units) for text, e in self.embedder.embed(distinct).items()}
 
     def _score(self, prediction: Bag, reference: Bag) -> float:
         clouds = self._clouds(prediction, reference)
@@ -481,7 +524,9 @@ class Movers(Metric):
         """What to transport, or None if there is nothing to compare."""
         if prediction.cloud is None or reference.cloud is None:
             return None
-        if not ((prediction.is_known and reference.is_known) or prediction.equals(reference)):
+        if not (
+            (prediction.embedded.is_known and reference.embedded.is_known) or prediction.equals(reference)
+        ):
             return None
         return fit(prediction.cloud, reference.cloud, self.max_points)
 
@@ -534,9 +579,11 @@ def describe(
 ) -> list[dict[str, Any]]:
     """A transport plan in words, ready for JSON, the most costly flow first."""
     flows = []
+    labels = first.labels, second.labels
+    starts, ends = ([names[key] for key in cloud.keys] for names, cloud in zip(labels, clouds, strict=True))
     for flow in plan.flows:
-        from_unit, from_text = first.labels[clouds[0].keys[flow.source]]
-        to_unit, to_text = second.labels[clouds[1].keys[flow.target]]
+        from_unit, from_text = starts[flow.source]
+        to_unit, to_text = ends[flow.target]
         flows.append(
             {
                 "from": from_text,

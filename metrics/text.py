@@ -8,6 +8,7 @@ decimals, list numbers, wrapped lines).
 from __future__ import annotations
 
 import re
+import unicodedata
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -53,10 +54,18 @@ def word_texts(text: str) -> list[str]:
         >>> word_texts("Snow-bound Boston, 2015.")
         ['snow', 'bound', 'boston']
     """
-    if text.isascii():
-        return _ASCII_WORD.findall(text.lower())
+    if text.isascii() or not any(character > "\x7f" and _is_letter(character) for character in set(text)):
+        # Whatever is not ASCII is no letter either, and becomes a space like all that is none.
+        return text.encode("ascii", "replace").translate(_LETTERS_OR_SPACES).decode("ascii").split()
     # Lower-casing first could move letters ("İ" becomes two characters), so each word is lowered on its own.
     return [word.lower() for word in _unicode_word().findall(text)]
+
+
+_LETTERS_OR_SPACES = bytes(byte if chr(byte).isalpha() and byte < 128 else 32 for byte in range(256)).lower()
+
+
+def _is_letter(character: str) -> bool:
+    return unicodedata.category(character)[0] in "LM"
 
 
 def _listed(listed: str) -> frozenset[str]:

@@ -8,6 +8,7 @@ distance, the triangle inequality makes that optimal).
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -25,6 +26,7 @@ Result = TypeVar("Result")
 # The simplex method ends by itself; POT's default of 100,000 pivots is too few for thousands of points.
 _MAX_PIVOTS = 2**62
 _OPTIMAL = 1
+_WHOLE = "iub"
 # Below this many dimensions the loop of `cdist` beats a matrix product.
 _FEW_DIMENSIONS = 64
 # A pool of threads costs more than it brings for less work than this.
@@ -87,9 +89,11 @@ def _transport_matrix(
     matrix = np.asarray(costs, dtype=np.float64)
     if a.ndim != 1 or b.ndim != 1 or matrix.shape != (a.size, b.size):
         raise TransportError(f"masses of shape {a.shape} and {b.shape} do not fit costs of {matrix.shape}.")
-    if not np.isfinite(matrix).all():
+    if not math.isfinite(matrix.sum()):
         raise TransportError("the costs hold a NaN or an infinity.")
-    a, b, total = _balanced(a, b)
+    a_sum, b_sum = _total(a), _total(b)
+    whole = a.dtype.kind in _WHOLE and b.dtype.kind in _WHOLE
+    a, b, total = _balanced(a, a_sum, b, b_sum, whole)
     rows, columns = a.nonzero()[0], b.nonzero()[0]
     if rows.size < a.size or columns.size < b.size:
         matrix = matrix[np.ix_(rows, columns)]
@@ -127,21 +131,30 @@ class Cloud:
         array([4, 1])
     """
 
-    __slots__ = ("keys", "masses", "place", "points")
+    __slots__ = ("is_whole", "masses", "place", "points", "total")
 
     def __init__(self, points: ArrayLike, masses: ArrayLike, keys: Sequence[Hashable] | None = None):
-        matrix, mass = np.atleast_2d(np.asarray(points)), np.asarray(masses)
+        matrix, mass = np.asarray(points, dtype=np.float64), np.asarray(masses)
         if keys is None:
             keys = [row.tobytes() for row in np.ascontiguousarray(matrix)]
-        if not len(matrix) == mass.size == len(keys):
-            raise TransportError(f"{len(matrix)} points, {mass.size} masses and {len(keys)} keys do not fit.")
-        place = dict(zip(keys, range(len(keys)), strict=True))
-        if len(place) < len(keys) or not mass.all():
-            place, matrix, mass = _merged(matrix, mass, keys)
-        self.points, self.masses, self.keys, self.place = matrix, mass, list(place), place
+        if matrix.ndim != 2 or not len(matrix) == mass.size == len(keys):
+            raise TransportError(
+                f"points of shape {matrix.shape}, {mass.size} masses and {len(keys)} keys do not fit."
+            )
+        self.total = _total(mass)
+        self.is_whole = mass.dtype.kind in _WHOLE
+        self.place = dict(zip(keys, range(len(keys)), strict=True))
+        """By key, the number of a point."""
+        if len(self.place) < len(keys) or mass.min() == 0:
+            self.place, matrix, mass = _merged(matrix, mass, keys)
+        self.points, self.masses = matrix, mass
+
+    @property
+    def keys(self) -> list[Hashable]:
+        return list(self.place)
 
     def __len__(self) -> int:
-        return len(self.keys)
+        return len(self.place)
 
 
 def _merged(
@@ -190,22 +203,28 @@ def _transport(
     source: Cloud, target: Cloud
 ) -> tuple[float, list[tuple[int, int, float]], Moves | None, float]:
     """The cost, what stays in place, what moves (flow, distances, rows, columns), and the total mass."""
-    if not len(source) or not len(target):
-        raise TransportError("a cloud without mass cannot be transported.")
-    a, b, total = _balanced(source.masses, target.masses)
+    whole = source.is_whole and target.is_whole
+    a, b, total = _balanced(source.masses, source.total, target.masses, target.total, whole)
     stays: list[tuple[int, int, float]] = []
+    left = total
     for key in source.place.keys() & target.place.keys():
         i, j = source.place[key], target.place[key]
         mass = min(a[i], b[j])
         stays.append((i, j, float(mass)))
         a[i] -= mass
         b[j] -= mass
-    rows, columns = a.nonzero()[0], b.nonzero()[0]
-    left = min(a.sum(), b.sum())
+        left -= mass
     if left <= 1e-12 * total:  # nothing, or what rounding has left
         return 0.0, stays, None, total
+    if not stays:
+        costs = euclidean(source.points, target.points)
+        cost, flow = _solve(a, b, costs)
+        return cost / total, stays, (flow, costs, np.arange(len(a)), np.arange(len(b))), total
+    if not whole:
+        b *= a.sum() / b.sum()
+    rows, columns = a.nonzero()[0], b.nonzero()[0]
     costs = euclidean(source.points[rows], target.points[columns])
-    cost, flow = _solve(a[rows], b[columns] * (a.sum() / b.sum()), costs)
+    cost, flow = _solve(a[rows], b[columns], costs)
     return cost / total, stays, (flow, costs, rows, columns), total
 
 
@@ -236,15 +255,21 @@ def euclidean(first: ArrayLike, second: ArrayLike) -> Floats:
 # --- the solver -------------------------------------------------------------------------------------------
 
 
-def _balanced(source: NDArray[Any], target: NDArray[Any]) -> tuple[Floats, Floats, float]:
+def _total(masses: NDArray[Any]) -> float:
+    """The sum of masses that can be transported."""
+    total = float(masses.sum())
+    if not (math.isfinite(total) and total > 0 and masses.min() >= 0):
+        raise TransportError(f"masses must be finite, not negative, and not all zero; got {masses!r:.100}.")
+    return total
+
+
+def _balanced(
+    source: NDArray[Any], source_total: float, target: NDArray[Any], target_total: float, whole: bool
+) -> tuple[Floats, Floats, float]:
     """Masses with equal sums, and that sum. Whole numbers stay whole, so that their flows are exact."""
-    sums = source.sum(), target.sum()
-    for mass, total in zip((source, target), sums, strict=True):
-        if not (np.isfinite(total) and total > 0 and mass.min() >= 0):
-            raise TransportError(f"masses must be finite, not negative, and not all zero; got {mass!r:.100}.")
-    if source.dtype.kind in "iub" and target.dtype.kind in "iub":
-        return source * float(sums[1]), target * float(sums[0]), float(sums[0]) * float(sums[1])
-    return source / float(sums[0]), target / float(sums[1]), 1.0
+    if whole:
+        return source * target_total, target * source_total, source_total * target_total
+    return source / source_total, target / target_total, 1.0
 
 
 def _solve(source: Floats, target: Floats, costs: Floats) -> tuple[float, Floats]:

@@ -21,7 +21,7 @@ import shutil
 import tempfile
 import threading
 import zipfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import IO, Any
 
@@ -47,8 +47,8 @@ class Vectors:
 
     Example:
         >>> vectors = Vectors(["cat", "dog"], np.eye(2), "toy")
-        >>> vectors.rows(["dog", "unicorn"])
-        array([ 1, -1])
+        >>> vectors.find(["dog", "unicorn"])
+        [1, -1]
         >>> vectors["cat"]
         array([1., 0.])
     """
@@ -59,9 +59,11 @@ class Vectors:
                 f"{identity}: {len(words)} words do not fit a matrix of shape {matrix.shape}; "
                 f"expected one row per word."
             )
+        self.words = words
         # Backwards, so that the first of several equal words wins.
         self._index = dict(zip(reversed(words), range(len(words) - 1, -1, -1), strict=True))
-        self.matrix = matrix
+        # A plain view of the same memory map: numpy's own class for maps is slow to index.
+        self.matrix = np.asarray(matrix)
         self.identity = identity
 
     @property
@@ -75,16 +77,16 @@ class Vectors:
         return word in self._index
 
     def __getitem__(self, word: str) -> NDArray[Any]:
-        return np.asarray(self.matrix[self._index[word]])
+        return self.matrix[self._index[word]]
 
-    def rows(self, words: Sequence[str]) -> NDArray[np.intp]:
+    def find(self, words: Iterable[str]) -> list[int]:
         """The row of each word in `matrix`; -1 for a word without a vector."""
-        index = self._index
-        return np.fromiter((index.get(word, -1) for word in words), np.intp, len(words))
+        find = self._index.get
+        return [find(word, -1) for word in words]
 
     def take(self, rows: NDArray[np.intp]) -> NDArray[Any]:
         """The vectors of some rows; of row -1, zeros."""
-        found = np.asarray(self.matrix[rows])
+        found = self.matrix[rows]
         if rows.size and rows.min() < 0:
             found[rows < 0] = 0
         return found
@@ -93,6 +95,8 @@ class Vectors:
 # --- loading ----------------------------------------------------------------------------------------------
 
 _loaded: dict[tuple[str, int], Vectors] = {}
+_pinned: dict[str, Vectors] = {}
+"""Those of pip packages, which do not change while a process runs."""
 _lock = threading.Lock()
 
 
@@ -103,11 +107,15 @@ def load(name: str | os.PathLike[str] = "glove-6b-50d") -> Vectors:
         >>> "snow" in load()
         True
     """
-    path = _locate(name)
-    key = (os.path.realpath(path), path.stat().st_mtime_ns)
     with _lock:
+        if str(name) in _pinned:
+            return _pinned[str(name)]
+        path = _locate(name)
+        key = (os.path.realpath(path), path.stat().st_mtime_ns)
         if key not in _loaded:
             _loaded[key] = _load(path, name)
+        if str(name) in weights.WEIGHTS and not Path(name).exists():
+            _pinned[str(name)] = _loaded[key]
         return _loaded[key]
 
 

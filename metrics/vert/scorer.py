@@ -31,7 +31,6 @@ from summarily.metrics.movers import (
     describe,
     distinct_texts,
     fit,
-    make_bag,
     one_of,
 )
 
@@ -271,7 +270,7 @@ class Vert(Metric):
         texts = distinct_texts(examples)
         encoder = self._sentence_encoder()
         embeddings = dict(zip(texts, encoder.embed(texts), strict=True))
-        bags = {text: make_bag(embedded, ("word",)) for text, embedded in self.words.embed(texts).items()}
+        bags = {text: Bag(embedded, ("word",)) for text, embedded in self.words.embed(texts).items()}
         pairs = list(dict.fromkeys((e.prediction, r) for e in examples for r in e.references))
         distances = transport.in_threads(lambda pair: self._distance(bags[pair[0]], bags[pair[1]]), pairs)
         parts = {}
