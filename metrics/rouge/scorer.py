@@ -339,18 +339,35 @@ class Overlap:
 
 
 def ngrams(tokens: Sequence[str], n: int) -> Iterator[tuple[str, ...]]:
+    """The n-grams of a text, one after another.
+
+    Example:
+        >>> list(ngrams(["a", "b", "c", "d"], 3))
+        [('a', 'b', 'c'), ('b', 'c', 'd')]
+    """
     return zip(*(tokens[i:] for i in range(n)))  # noqa: B905
 
 
 def skip_grams(tokens: Sequence[str]) -> Iterator[tuple[str, ...]]:
     """Pairs with at most four words between them, and single words: all but the last one, which
-    ROUGE-1.5.5 leaves out."""
+    ROUGE-1.5.5 leaves out.
+
+    Example:
+        >>> list(skip_grams(["a", "b", "c"]))
+        [('a',), ('b',), ('a', 'b'), ('b', 'c'), ('a', 'c')]
+    """
     yield from zip(tokens[:-1])
     for gap in range(1, 6):
         yield from zip(tokens, tokens[gap:])  # noqa: B905
 
 
 def skip_total(n: int) -> int:
+    """How many `skip_grams` a text of n words has.
+
+    Example:
+        >>> skip_total(3)
+        5
+    """
     return max(n - 1, 0) + sum(max(n - gap, 0) for gap in range(1, 6))
 
 
@@ -377,7 +394,13 @@ def multiset_hits(first: Sequence[Any], second: Iterable[Any]) -> int:
 
 def summary_hits(prediction: Text, reference: Text) -> int:
     """The words of the union LCS of every reference line with all prediction lines, each word counted no
-    more often than it occurs in either text (Lin 2004, section 3.2, as ROUGE-1.5.5 clips it)."""
+    more often than it occurs in either text (Lin 2004, section 3.2, as ROUGE-1.5.5 clips it).
+
+    Example:
+        >>> read = Rouge().reader.read
+        >>> summary_hits(read("w1 w2 w6\\nw1 w3 w5"), read("w1 w2 w3 w4 w5"))
+        4
+    """
     if not prediction.lines or not reference.lines:
         return 0
     union: Counter[str] = Counter()

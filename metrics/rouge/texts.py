@@ -51,7 +51,13 @@ class PerlPorterStemmer(PorterStemmer):
 
 
 class Stems(dict[str, str]):
-    """Words and their stems, filled as words come. Words of up to three letters are their own stem."""
+    """Words and their stems, filled as words come. Words of up to three letters are their own stem.
+
+    Example:
+        >>> stems = Stems(PorterStemmer().stem, exceptions={"geese": "goose"})
+        >>> stems["running"], stems["geese"], stems["was"]
+        ('run', 'goose', 'was')
+    """
 
     max_size = 2**17
     longest = 64
@@ -119,7 +125,10 @@ class Token(NamedTuple):
 
 
 class Text:
-    """A text that has been read: its tokens, and its lines for the summary-level LCS."""
+    """A text that has been read: its tokens, and its lines for the summary-level LCS.
+
+    What is derived from them is computed when first asked for, and kept.
+    """
 
     _words: set[str] | None = None
     _counts: Counter[str] | None = None
@@ -159,7 +168,13 @@ class Text:
 
 
 class Reader:
-    """Reads texts in one of ROUGE's ways. `mode`, `tokenizer` and so on as for `Rouge`."""
+    """Reads texts in one of ROUGE's ways. `mode`, `tokenizer` and so on as for `Rouge`.
+
+    Example:
+        >>> text = Reader(limit_words=3).read("The cat\\nsat on it.")
+        >>> text.tokens, text.lines, text.truncated
+        (['the', 'cat', 'sat'], [['the', 'cat'], ['sat']], True)
+    """
 
     def __init__(
         self,
