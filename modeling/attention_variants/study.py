@@ -161,7 +161,7 @@ def plot(study: Mapping[str, Any], path: Path) -> None:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--recipe", default="attention_variants_reuters", help="default: %(default)s")
-    parser.add_argument("--steps", type=int, default=1000, help="of every mechanism (default: %(default)s)")
+    parser.add_argument("--steps", type=int, default=1200, help="of every mechanism (default: %(default)s)")
     parser.add_argument(
         "--jobs", type=int, default=2, help="mechanisms trained at a time (default: %(default)s)"
     )
