@@ -345,18 +345,20 @@ class Encoder:
         tokenize = self._tokenization()
         todo: list[tuple[str, Encoded]] = []
         for text in texts:
+            # Layers that another metric has asked for are computed again with the new ones, not lost.
+            layers |= self._memory.layers(text)
+        for text in texts:
             encoded = tokenize(text)
-            # Layers in memory that this call does not ask for stay there for whoever asked for them.
             if self._read_from_disk(text, encoded, layers):
-                self._memory.put(text, encoded)
+                self._memory.put([(text, encoded)])
                 yield text, encoded
             else:
                 todo.append((text, encoded))
         todo.sort(key=lambda item: len(item[1]), reverse=True)
         for batch in _batches(todo, self.token_budget):
             self._forward(batch, layers)
+            self._memory.put(batch)
             for text, encoded in batch:
-                self._memory.put(text, encoded)
                 self._write_to_disk(text, encoded)
                 yield text, encoded
 
@@ -370,10 +372,12 @@ class Encoder:
             mask[row, : lengths[row]] = 1
         states = stack(ids.to(self.device), mask.to(self.device), layers)
         self.forward_passes += len(batch)
+        real = mask.bool().to(self.device)
         for layer, hidden in states.items():
-            for row, (_, encoded) in enumerate(batch):
-                # A copy, so that the padded batch is freed.
-                encoded.states[layer] = hidden[row, : lengths[row]].to(torch.float32, copy=True)
+            # A copy without the padding; the texts' states are its parts.
+            parts = hidden[real].to(torch.float32).split(lengths)
+            for (_, encoded), part in zip(batch, parts, strict=True):
+                encoded.states[layer] = part
 
     def _disk_path(self, text: str, layer: int) -> Path:
         assert self._disk is not None
@@ -437,34 +441,60 @@ def _write_bytes_atomically(path: Path, content: bytes) -> None:
         raise
 
 
+@dataclass
+class _Block:
+    """Texts that went through the model together; their states are views of one tensor per layer."""
+
+    texts: set[str]
+    bytes: int
+
+
 class _StateCache:
-    """Encoded texts, the least recently used dropped first, bounded by the bytes of their states."""
+    """Encoded texts, bounded by the bytes of their states.
+
+    The least recently used are dropped first, a whole batch at a time: thousands of small tensors of all sizes,
+    freed in another order than they were made, would leave the process's memory full of holes.
+    """
 
     def __init__(self, limit: int):
         self.limit = limit
         self.bytes = 0
-        self._items: OrderedDict[str, Encoded] = OrderedDict()
+        self._items: dict[str, tuple[Encoded, _Block]] = {}
+        self._blocks: OrderedDict[int, _Block] = OrderedDict()
 
     def get(self, text: str, layers: frozenset[int]) -> Encoded | None:
-        encoded = self._items.get(text)
-        if encoded is None or not layers <= encoded.states.keys():
+        encoded, block = self._items.get(text, (None, None))
+        if encoded is None or block is None or not layers <= encoded.states.keys():
             return None
-        self._items.move_to_end(text)
+        self._blocks.move_to_end(id(block))
         return encoded
 
-    def put(self, text: str, encoded: Encoded) -> None:
-        old = self._items.pop(text, None)
-        if old is not None:
-            self.bytes -= _size(old)
-            for layer, state in old.states.items():
-                encoded.states.setdefault(layer, state)
-        self._items[text] = encoded
-        self.bytes += _size(encoded)
-        while self.bytes > self.limit and self._items:
-            self.bytes -= _size(self._items.popitem(last=False)[1])
+    def layers(self, text: str) -> frozenset[int]:
+        """The layers kept of a text."""
+        return frozenset(self._items[text][0].states) if text in self._items else frozenset()
+
+    def put(self, batch: Sequence[tuple[str, Encoded]]) -> None:
+        for text, _ in batch:
+            self._forget(text)
+        block = _Block({text for text, _ in batch}, sum(_size(encoded) for _, encoded in batch))
+        self._items.update({text: (encoded, block) for text, encoded in batch})
+        self._blocks[id(block)] = block
+        self.bytes += block.bytes
+        while self.bytes > self.limit and self._blocks:
+            oldest = next(iter(self._blocks.values()))
+            for text in list(oldest.texts):
+                self._forget(text)
+
+    def _forget(self, text: str) -> None:
+        if text in self._items:
+            block = self._items.pop(text)[1]
+            block.texts.remove(text)
+            if not block.texts:
+                self.bytes -= self._blocks.pop(id(block)).bytes
 
     def clear(self) -> None:
         self._items.clear()
+        self._blocks.clear()
         self.bytes = 0
 
 

@@ -127,19 +127,31 @@ def test_memory_of_states_is_bounded():
     shared = encoder(tiny.checkpoint("bert"), cache_bytes=limit)
     texts = [f"{text} {number}" for number in range(12) for text in tiny.texts()]
     shared.encode(texts, [1, 2, 3])
-    held = list(shared._memory._items.values())
-    assert 0 < sum(state.nbytes for encoded in held for state in encoded.states.values()) <= limit
+    held = [encoded for encoded, _ in shared._memory._items.values()]
+    kept = sum(state.nbytes for encoded in held for state in encoded.states.values())
+    assert 0 < kept <= shared._memory.bytes <= limit
     assert len(held) < len(texts) // 4
-    assert shared._memory.bytes == sum(map(encoding._size, held))
-    assert all(state._base is None for encoded in held for state in encoded.states.values()), (
-        "no padded batch is kept"
-    )
+    storages = {
+        state.untyped_storage().data_ptr(): state.untyped_storage().nbytes()
+        for encoded in held
+        for state in encoded.states.values()
+    }
+    assert sum(storages.values()) == kept, "no padding is kept, and nothing of what was dropped"
+
+
+def test_the_least_recently_used_go_first():
+    shared = encoder(tiny.checkpoint("bert"), cache_bytes=4000, token_budget=1)
+    shared.encode(["snow", "rain"], [1])
+    for number in range(20):
+        shared.encode([f"snow {number}"], [1])
+        shared.encode(["snow"], [1])
+    assert "snow" in shared._memory._items and "rain" not in shared._memory._items
 
 
 def test_nothing_is_kept_that_does_not_fit():
     shared = encoder(tiny.checkpoint("bert"), cache_bytes=0)
     assert shared.encode(["snow"], [1])[0].states[1].shape[1] == 32
-    assert not shared._memory._items and shared._memory.bytes == 0
+    assert not shared._memory._items and not shared._memory._blocks and shared._memory.bytes == 0
 
 
 # --- tokens -----------------------------------------------------------------------------------------------
