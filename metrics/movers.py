@@ -613,8 +613,8 @@ def chosen_stop_words(chosen: bool | Collection[str]) -> tuple[frozenset[str], s
     """The stop words that an option stands for, and their name for the signature.
 
     Example:
-        >>> chosen_stop_words(["The", "a"])
-        (frozenset({'a', 'the'}), 'custom-2-11a3ae8f')
+        >>> chosen_stop_words(["The", "a"])[1]
+        'custom-2-11a3ae8f'
     """
     if chosen is True:
         return text_rules.STOP_WORDS, text_rules.STOP_WORDS_NAME

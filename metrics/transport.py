@@ -205,23 +205,25 @@ def _transport(
     """The cost, what stays in place, what moves (flow, distances, rows, columns), and the total mass."""
     whole = source.is_whole and target.is_whole
     a, b, total = _balanced(source.masses, source.total, target.masses, target.total, whole)
-    stays: list[tuple[int, int, float]] = []
-    left = total
-    for key in source.place.keys() & target.place.keys():
-        i, j = source.place[key], target.place[key]
-        mass = min(a[i], b[j])
-        stays.append((i, j, float(mass)))
-        a[i] -= mass
-        b[j] -= mass
-        left -= mass
-    if left <= 1e-12 * total:  # nothing, or what rounding has left
-        return 0.0, stays, None, total
-    if not stays:
+    common = source.place.keys() & target.place.keys()
+    if not common:
         costs = euclidean(source.points, target.points)
         cost, flow = _solve(a, b, costs)
-        return cost / total, stays, (flow, costs, np.arange(len(a)), np.arange(len(b))), total
+        return cost / total, [], (flow, costs, np.arange(len(a)), np.arange(len(b))), total
+    stays: list[tuple[int, int, float]] = []
+    mine, theirs = a.tolist(), b.tolist()  # single numbers are faster out of lists
+    for key in common:
+        i, j = source.place[key], target.place[key]
+        mass = min(mine[i], theirs[j])
+        stays.append((i, j, mass))
+        mine[i] -= mass
+        theirs[j] -= mass
+    a, b = np.array(mine), np.array(theirs)
+    left = a.sum()
+    if left <= 1e-12 * total:  # nothing, or what rounding has left
+        return 0.0, stays, None, total
     if not whole:
-        b *= a.sum() / b.sum()
+        b *= left / b.sum()
     rows, columns = a.nonzero()[0], b.nonzero()[0]
     costs = euclidean(source.points[rows], target.points[columns])
     cost, flow = _solve(a[rows], b[columns], costs)
