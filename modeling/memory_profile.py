@@ -1,0 +1,333 @@
+"""`summarily profile-memory`: how the peak memory of a training step grows with length and window.
+
+Every cell runs in a process of its own. What is measured is the peak of the resident memory during one step (forward
+and backward of a batch of one, or encoding only) over what the process held before it: model and libraries do not
+count, activations and gradients do.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import os
+import resource
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+DESCRIPTION = """\
+Measure the peak memory of a training step by length and window, each in a process of its own.
+MODEL is a saved model, or an architecture with random weights: led, transformers-led, bart, red.
+  summarily profile-memory led transformers-led bart --lengths 512 1024 2048 4096 --windows 64 512"""
+
+ARCHITECTURES = ("led", "transformers-led", "bart", "red")
+WINDOWED = ("led", "transformers-led")
+VOCABULARY = 1000
+TARGET = 64
+
+
+class Cell(NamedTuple):
+    """One measurement: the model, its window (None where it has none), the tokens read."""
+
+    model: str
+    window: int | None
+    length: int
+
+    @property
+    def curve(self) -> str:
+        return self.model if self.window is None else f"{self.model}, window {self.window}"
+
+
+class Fit(NamedTuple):
+    """Memory against length: a straight line, how well it fits, and the exponent of a power law."""
+
+    slope: float
+    intercept: float
+    r_squared: float
+    exponent: float
+    polynomial: tuple[float, ...]  # the line, or a parabola where the line fits badly
+
+    def longest(self, megabytes: float) -> int:
+        """The length at which the fitted curve reaches `megabytes`."""
+        roots = np.roots([*self.polynomial[:-1], self.polynomial[-1] - megabytes])
+        real = [root.real for root in roots if abs(root.imag) < 1e-9 and root.real > 0]
+        return int(min(real)) if real else 0
+
+
+def fit(lengths: Sequence[int], megabytes: Sequence[float]) -> Fit:
+    """Fit peak memory against length.
+
+    Example:
+
+    >>> line = fit([1, 2, 3], [3.0, 5.0, 7.0])
+    >>> round(line.slope, 6), round(line.r_squared, 6), line.longest(21.0)
+    (2.0, 1.0, 10)
+    """
+    if len(set(lengths)) < 2:
+        raise ValueError(f"lengths are {list(lengths)}; a line needs at least two different ones.")
+    x, y = np.asarray(lengths, float), np.asarray(megabytes, float)
+    slope, intercept = np.polyfit(x, y, 1)
+    spread = ((y - y.mean()) ** 2).sum()
+    r_squared = 1 - ((y - slope * x - intercept) ** 2).sum() / spread if spread else 1.0
+    exponent = np.polyfit(np.log(x), np.log(np.maximum(y, 1e-6)), 1)[0]
+    straight = r_squared > 0.99 or len(x) < 3
+    polynomial = (slope, intercept) if straight else tuple(np.polyfit(x, y, 2))
+    return Fit(float(slope), float(intercept), float(r_squared), float(exponent), polynomial)
+
+
+# --- one cell, in its own process -------------------------------------------------------------------------
+
+
+def _status(name: str) -> float:
+    """A field of /proc/self/status in megabytes."""
+    for line in Path("/proc/self/status").read_text().splitlines():
+        if line.startswith(name + ":"):
+            return int(line.split()[1]) / 1024
+    raise OSError(f"/proc/self/status has no {name}")
+
+
+def peak_of(step: Callable[[], Any]) -> tuple[float, float]:
+    """Megabytes that `step` took at its peak beyond what was held before, and its seconds.
+
+    Example:
+
+    >>> megabytes, _ = peak_of(lambda: bytearray(64 * 2**20).count(1))
+    >>> 60 < megabytes < 80
+    True
+    """
+    try:
+        before = _status("VmRSS")
+        Path("/proc/self/clear_refs").write_text("5")  # starts the kernel's high-water mark again
+
+        def peak() -> float:
+            return _status("VmHWM")
+    except OSError:  # no Linux, or not allowed: the highest of the whole process
+        unit = 2**20 if sys.platform == "darwin" else 1024
+
+        def peak() -> float:
+            return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / unit
+
+        before = peak()
+    start = time.perf_counter()
+    step()
+    return max(peak() - before, 0.0), time.perf_counter() - start
+
+
+def build(cell: Cell, width: int, layers: int, heads: int, longest: int) -> Any:
+    """The model of a cell, able to read `longest` tokens."""
+    import torch
+    from transformers import (
+        AutoModelForSeq2SeqLM,
+        BartConfig,
+        BartForConditionalGeneration,
+        LEDConfig,
+        LEDForConditionalGeneration,
+    )
+
+    from summarily.modeling import (
+        LedConfig,
+        LedForConditionalGeneration,
+        RedConfig,
+        RedForConditionalGeneration,
+    )
+
+    torch.manual_seed(0)
+    if cell.model not in ARCHITECTURES:
+        changes = {} if cell.window is None else {"attention_window": cell.window}
+        return AutoModelForSeq2SeqLM.from_pretrained(cell.model, **changes)
+    sizes: dict[str, Any] = {"vocab_size": VOCABULARY, "d_model": width}
+    for side in ("encoder", "decoder"):
+        sizes |= {f"{side}_layers": layers, f"{side}_attention_heads": heads, f"{side}_ffn_dim": 4 * width}
+    if cell.model == "bart":
+        return BartForConditionalGeneration(BartConfig(**sizes, max_position_embeddings=longest))
+    sizes["max_encoder_position_embeddings"] = longest
+    if cell.model == "red":
+        return RedForConditionalGeneration(RedConfig(**sizes))
+    sizes["attention_window"] = cell.window
+    if cell.model == "led":
+        return LedForConditionalGeneration(LedConfig(**sizes))
+    return LEDForConditionalGeneration(LEDConfig(**sizes))
+
+
+def measure(cell: Cell, work: str, width: int, layers: int, heads: int) -> dict[str, float]:
+    """Build the model of a cell and measure one step of it, in this process."""
+    import torch
+
+    torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", "1")))
+    model = build(cell, width, layers, heads, max(cell.length, TARGET)).train(work == "train")
+    generator = torch.Generator().manual_seed(0)
+
+    def step(length: int) -> None:
+        ids = torch.randint(3, model.config.vocab_size, (1, length), generator=generator)
+        inputs = {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
+        if cell.model == "transformers-led":
+            inputs["global_attention_mask"] = torch.zeros_like(ids)
+            inputs["global_attention_mask"][:, 0] = 1
+        if work == "encode":
+            with torch.no_grad():
+                model.get_encoder()(**inputs)
+        else:
+            model(**inputs, labels=ids[:, :TARGET]).loss.backward()
+
+    step(min(TARGET, cell.length))  # loads kernels, and makes room for the gradients of the weights
+    megabytes, seconds = peak_of(lambda: step(cell.length))
+    return {"megabytes": megabytes, "seconds": seconds}
+
+
+def measure_apart(cell: Cell, work: str, width: int, layers: int, heads: int) -> dict[str, float]:
+    """`measure` in a new process. A cell that runs out of memory is reported as such, not measured."""
+    arguments = json.dumps([*cell, work, width, layers, heads])
+    result = subprocess.run(
+        [sys.executable, "-W", "ignore", "-m", "summarily.modeling.memory_profile", arguments],
+        capture_output=True,
+        text=True,
+        env={"OMP_NUM_THREADS": "1", **os.environ},
+    )
+    if result.returncode:
+        lines = result.stderr.strip().splitlines() or [f"ended by signal {-result.returncode}"]
+        raise RuntimeError(f"{cell.curve} at {cell.length} tokens: {lines[-1]}")
+    return json.loads(result.stdout.splitlines()[-1])
+
+
+# --- the command ------------------------------------------------------------------------------------------
+
+
+def add_parser(subparsers: Any) -> argparse.ArgumentParser:
+    """Add the `profile-memory` command to a parser's subparsers."""
+    parser: argparse.ArgumentParser = subparsers.add_parser(
+        "profile-memory",
+        help="peak memory of a training step by length and window",
+        description=DESCRIPTION,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("models", nargs="+", metavar="MODEL")
+    parser.add_argument("--lengths", type=int, nargs="+", default=[512, 1024, 2048, 4096])
+    parser.add_argument("--windows", type=int, nargs="+", default=[512], help="both sides; LED only")
+    parser.add_argument("--work", choices=["train", "encode"], default="train", help="default: %(default)s")
+    parser.add_argument("--width", type=int, default=256, help="of random models (default: %(default)s)")
+    parser.add_argument("--layers", type=int, default=4, help="of each side (default: %(default)s)")
+    parser.add_argument("--heads", type=int, default=4, help="default: %(default)s")
+    parser.add_argument("--memory", type=float, metavar="MB", help="also: the longest source that fits in it")
+    parser.add_argument(
+        "--output", metavar="DIR", default="memory-profile", help="table and plot (default: %(default)s)"
+    )
+    parser.set_defaults(run=run)
+    return parser
+
+
+def run(options: argparse.Namespace) -> int:
+    """Run the command; returns the exit code."""
+    from tqdm import tqdm
+
+    if len(set(options.lengths)) < 2:
+        print("summarily profile-memory: --lengths needs at least two lengths.", file=sys.stderr)
+        return 2
+    cells = cells_of(options.models, options.windows, options.lengths)
+    measured: dict[Cell, dict[str, float]] = {}
+    for cell in tqdm(cells, disable=not sys.stderr.isatty(), desc="measuring"):
+        try:
+            measured[cell] = measure_apart(cell, options.work, options.width, options.layers, options.heads)
+        except RuntimeError as error:
+            print(f"summarily profile-memory: {error}", file=sys.stderr)
+    if not measured:
+        return 1
+    curves = fits(measured)
+    folder = Path(options.output)
+    folder.mkdir(parents=True, exist_ok=True)
+    text = table(measured, curves, options.memory)
+    (folder / "memory.md").write_text(text + "\n", encoding="utf-8")
+    rows = [{**cell._asdict(), **values} for cell, values in measured.items()]
+    (folder / "memory.json").write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")
+    plot(measured, curves, folder / "memory.png")
+    print(f"{text}\n\nwritten to {folder}")
+    return 0
+
+
+def cells_of(models: Sequence[str], windows: Sequence[int], lengths: Sequence[int]) -> list[Cell]:
+    """Every model at every length, the windowed architectures at every window too.
+
+    Example:
+
+    >>> [tuple(cell) for cell in cells_of(["led", "bart"], [64, 512], [1024])]
+    [('led', 64, 1024), ('led', 512, 1024), ('bart', None, 1024)]
+    """
+    return [
+        Cell(model, window, length)
+        for model in models
+        for window in (windows if model in WINDOWED else [None])
+        for length in sorted(set(lengths))
+    ]
+
+
+def fits(measured: dict[Cell, dict[str, float]]) -> dict[str, Fit]:
+    """The fit of every curve that was measured at two lengths or more."""
+    curves: dict[str, list[tuple[int, float]]] = {}
+    for cell, values in measured.items():
+        curves.setdefault(cell.curve, []).append((cell.length, values["megabytes"]))
+    return {name: fit(*zip(*points, strict=True)) for name, points in curves.items() if len(points) > 1}
+
+
+def table(measured: dict[Cell, dict[str, float]], curves: dict[str, Fit], memory: float | None = None) -> str:
+    """Markdown: megabytes by model and length, the slope of the line, its R² and the exponent."""
+    lengths = sorted({cell.length for cell in measured})
+    last = [] if memory is None else [f"longest in {memory:g} MB"]
+    head = ["peak MB", *map(str, lengths), "KB per token", "R² of the line", "exponent", *last]
+    rows = [head, ["---"] * len(head)]
+    values = {(cell.curve, cell.length): result["megabytes"] for cell, result in measured.items()}
+    for name in dict.fromkeys(cell.curve for cell in measured):
+        cells = [f"{values[name, length]:.1f}" if (name, length) in values else "-" for length in lengths]
+        line = curves.get(name)
+        if line is None:
+            rows.append([name, *cells, *["-"] * (3 + len(last))])
+            continue
+        end = [] if memory is None else [str(line.longest(memory))]
+        rows.append(
+            [name, *cells, f"{line.slope * 1024:.1f}", f"{line.r_squared:.4f}", f"{line.exponent:.2f}", *end]
+        )
+    return "\n".join("| " + " | ".join(row) + " |" for row in rows)
+
+
+def plot(measured: dict[Cell, dict[str, float]], curves: dict[str, Fit], path: Path) -> None:
+    """Peak memory against length, with the fitted lines."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+
+    figure, axes = plt.subplots(figsize=(7, 4.5))
+    for name in dict.fromkeys(cell.curve for cell in measured):
+        points = sorted(
+            (cell.length, value["megabytes"]) for cell, value in measured.items() if cell.curve == name
+        )
+        lengths, megabytes = zip(*points, strict=True)
+        label = name if name not in curves else f"{name} (R² {curves[name].r_squared:.3f})"
+        (drawn,) = axes.plot(lengths, megabytes, "o", label=label)
+        if name in curves:
+            x = np.linspace(0, max(lengths), 100)
+            axes.plot(x, np.polyval(curves[name].polynomial, x), "-", color=drawn.get_color(), alpha=0.6)
+    axes.set(
+        xlabel="tokens of the source", ylabel="peak memory of a step, MB", xlim=(0, None), ylim=(0, None)
+    )
+    axes.legend(frameon=False)
+    figure.tight_layout()
+    figure.savefig(path, dpi=150)
+    plt.close(figure)
+
+
+def main(arguments: Sequence[str]) -> None:
+    """One cell: the arguments are a JSON list, the result a line of JSON."""
+    model, window, length, *rest = json.loads(arguments[0])
+    result = measure(Cell(model, window, length), *rest)
+    if not math.isfinite(result["megabytes"]):
+        raise FloatingPointError(f"measured {result['megabytes']} MB")
+    print(json.dumps(result))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,84 @@
+"""`summarily convert`: from folder to folder, no downloads."""
+
+from __future__ import annotations
+
+import argparse
+
+import pytest
+import torch
+from tokenizers import Tokenizer, models
+from transformers import (
+    AutoModelForSeq2SeqLM,
+    AutoTokenizer,
+    LEDForConditionalGeneration,
+    PreTrainedTokenizerFast,
+)
+
+from summarily.modeling import LedForConditionalGeneration, RedForConditionalGeneration
+from summarily.modeling.conversion import add_parser
+from tests.modeling.common import logits_of, padded_batch
+from tests.modeling.tiny_bart import tiny_bart, tiny_transformers_led
+
+
+def run(*arguments: object) -> int:
+    parser = argparse.ArgumentParser()
+    add_parser(parser.add_subparsers())
+    options = parser.parse_args(["convert", *map(str, arguments)])
+    return options.run(options)
+
+
+@pytest.fixture
+def bart(tmp_path):
+    """A BART in a folder."""
+    folder = tmp_path / "bart"
+    tiny_bart().save_pretrained(folder)
+    return folder
+
+
+def test_bart_to_led_and_on_to_transformers_and_back(bart, tmp_path, capsys):
+    options = ("--max-length", 64, "--window", 32, "--set", "label_smoothing=0.1")
+    assert run("bart-to-led", bart, tmp_path / "led", *options) == 0
+    assert "LedForConditionalGeneration" in capsys.readouterr().out
+    led = AutoModelForSeq2SeqLM.from_pretrained(tmp_path / "led").eval()
+    assert type(led) is LedForConditionalGeneration
+    assert led.config.label_smoothing == 0.1 and led.config.max_encoder_position_embeddings == 64
+    batch = padded_batch(60, (15, 9), (4, 4), pad=1)
+    torch.testing.assert_close(logits_of(led, batch), logits_of(tiny_bart(), batch), rtol=0, atol=1e-5)
+    assert run("led", tmp_path / "led", tmp_path / "theirs") == 0
+    theirs = AutoModelForSeq2SeqLM.from_pretrained(tmp_path / "theirs")
+    assert type(theirs) is LEDForConditionalGeneration
+    assert run("led", tmp_path / "theirs", tmp_path / "back") == 0
+    back = AutoModelForSeq2SeqLM.from_pretrained(tmp_path / "back").eval()
+    assert torch.equal(logits_of(back, batch), logits_of(led, batch))
+
+
+def test_bart_to_red(bart, tmp_path):
+    fields = ("--set", "chunk_length=8", "--set", "attention_types=['local','lsh']")
+    assert run("bart-to-red", bart, tmp_path / "red", "--max-length", 64, *fields) == 0
+    red = AutoModelForSeq2SeqLM.from_pretrained(tmp_path / "red")
+    assert type(red) is RedForConditionalGeneration and red.config.attention_types == ["local", "lsh"]
+
+
+def test_the_tokenizer_comes_along_and_knows_the_length(tmp_path, bart):
+    words = ("<s>", "<pad>", "</s>", "<unk>", *(f"w{n}" for n in range(56)))
+    tokens = Tokenizer(models.WordLevel({word: n for n, word in enumerate(words)}, unk_token="<unk>"))
+    PreTrainedTokenizerFast(tokenizer_object=tokens, pad_token="<pad>", model_max_length=32).save_pretrained(
+        bart
+    )
+    assert run("bart-to-led", bart, tmp_path / "led", "--max-length", 64) == 0
+    assert AutoTokenizer.from_pretrained(tmp_path / "led").model_max_length == 64
+
+
+def test_mistakes_are_named(bart, tmp_path, capsys):
+    (tmp_path / "taken").mkdir()
+    (tmp_path / "taken" / "file").write_text("x")
+    tiny_transformers_led().save_pretrained(tmp_path / "led")
+    for arguments, message in (
+        (("bart-to-led", bart, tmp_path / "taken"), "is not empty; name another folder"),
+        (("bart-to-led", tmp_path / "led", tmp_path / "new"), "is a model of type 'led'; expected 'bart'"),
+        (("led", bart, tmp_path / "new"), "is a model of type 'bart'; expected 'led' or 'summarily-led'"),
+        (("bart-to-led", bart, tmp_path / "new", "--window", "7"), "must be positive and even"),
+        (("bart-to-led", bart, tmp_path / "new", "--set", "dropout"), "expected FIELD=VALUE"),
+    ):
+        assert run(*arguments) == 2
+        assert message in capsys.readouterr().err
