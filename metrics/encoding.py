@@ -650,7 +650,7 @@ class _Stack:
     def __call__(
         self, ids: torch.Tensor, mask: torch.Tensor, layers: frozenset[int]
     ) -> dict[int, torch.Tensor]:
-        inputs = {"input_ids": ids, "attention_mask": mask}
+        inputs: dict[str, Any] = {"input_ids": ids, "attention_mask": mask}
         if self.start_token is not None:
             # What BartModel does itself when it is given no decoder input: the same text, shifted right.
             start = torch.full_like(ids[:, :1], self.start_token)
@@ -699,7 +699,7 @@ class _Stack:
         return {layer: caught[layer] for layer in layers}
 
 
-def _layers_of(part: nn.Module, count: int) -> tuple[nn.ModuleList | None, nn.Module | None]:
+def _layers_of(part: PreTrainedModel, count: int) -> tuple[nn.ModuleList | None, nn.Module | None]:
     """The list of a stack's layers and its final normalisation, if it has them."""
     if part.config.model_type == "xlnet":  # its layers put the length before the batch
         return None, None

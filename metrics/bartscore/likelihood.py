@@ -119,12 +119,10 @@ class LikelihoodModel:
     def _log_probabilities(
         self, states: torch.Tensor, mask: torch.Tensor, targets: Sequence[Encoded]
     ) -> list[list[float]]:
-        from transformers.modeling_outputs import BaseModelOutput
-
         labels, label_mask = self._pad(targets)
         start = torch.full_like(labels[:, :1], int(self.model.config.decoder_start_token_id))
         logits = self.model(
-            encoder_outputs=BaseModelOutput(last_hidden_state=states),
+            encoder_outputs=(states,),
             attention_mask=mask,
             decoder_input_ids=torch.cat([start, labels[:, :-1]], dim=1),
             use_cache=False,

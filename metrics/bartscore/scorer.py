@@ -97,7 +97,7 @@ class Bartscore(Metric):
         }
 
     @property
-    def keys(self) -> tuple[str, ...]:  # type: ignore[override]
+    def keys(self) -> tuple[str, ...]:
         if self.variant == "embedding" or self.direction == "f":
             return ("bartscore", "bartscore_precision", "bartscore_recall")
         return ("bartscore",)
