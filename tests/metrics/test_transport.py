@@ -1,0 +1,142 @@
+"""Exact transport, against POT's public function, closed forms, and linear programming."""
+
+from __future__ import annotations
+
+import numpy as np
+import ot
+import pytest
+from scipy.optimize import linprog
+
+from summarily.metrics.transport import (
+    Cloud,
+    TransportError,
+    distance,
+    emd,
+    emd_many,
+    emd_plan,
+    euclidean,
+    in_threads,
+    plan,
+)
+
+
+def random_problem(seed: int, dimensions: int = 5):
+    random = np.random.default_rng(seed)
+    n, m = random.integers(1, 12, 2)
+    points = random.normal(size=(8, dimensions))  # few, so that the clouds share some
+    first, second = points[random.integers(0, 8, n)], points[random.integers(0, 8, m)]
+    a, b = random.integers(0, 4, n), random.integers(0, 4, m)
+    a[0], b[0] = 1, 1
+    return first, second, a, b
+
+
+def by_linear_programming(a, b, costs) -> float:
+    n, m = costs.shape
+    constraints = np.concatenate([np.kron(np.eye(n), np.ones(m)), np.kron(np.ones(n), np.eye(m))])
+    solved = linprog(costs.ravel(), A_eq=constraints, b_eq=np.concatenate([a / a.sum(), b / b.sum()]))
+    return solved.fun
+
+
+@pytest.mark.parametrize("dimensions", [5, 100])
+@pytest.mark.parametrize("seed", range(15))
+def test_all_ways_cost_the_same(seed, dimensions):
+    first, second, a, b = random_problem(seed, dimensions)
+    costs = euclidean(first, second)
+    expected = by_linear_programming(a, b, costs)
+    assert emd(a, b, costs) == pytest.approx(expected, abs=1e-9)
+    assert emd(a * 0.37, b * 2.5, costs) == pytest.approx(expected, abs=1e-9), "only proportions matter"
+    assert ot.emd2(a / a.sum(), b / b.sum(), costs) == pytest.approx(expected, abs=1e-9)
+    whole, broken = Cloud(first, a), Cloud(first, a * 0.37)
+    assert distance(whole, Cloud(second, b)) == pytest.approx(expected, abs=1e-9)
+    assert distance(broken, Cloud(second, b)) == pytest.approx(expected, abs=1e-9)
+    assert distance(Cloud(second, b), whole) == pytest.approx(expected, abs=1e-9)
+
+
+@pytest.mark.parametrize("seed", range(15))
+def test_plans_move_all_mass_at_the_cost(seed):
+    first, second, a, b = random_problem(seed)
+    clouds = Cloud(first, a), Cloud(second, b)
+    costs = euclidean(clouds[0].points, clouds[1].points)
+    by_matrix = emd_plan(a, b, euclidean(first, second))
+    by_points = plan(*clouds)
+    for made in (by_matrix, by_points):
+        assert sum(flow.mass * flow.distance for flow in made.flows) == pytest.approx(made.cost, abs=1e-9)
+        assert all(flow.mass > 0 for flow in made.flows)
+    for side, cloud in enumerate(clouds):
+        moved = np.zeros(len(cloud))
+        for flow in by_points.flows:
+            moved[flow[side]] += flow.mass
+        assert moved == pytest.approx(cloud.masses / cloud.total)
+    assert all(flow.distance == costs[flow.source, flow.target] for flow in by_points.flows)
+
+
+def test_equal_clouds_are_exactly_0_apart():
+    random = np.random.default_rng(0)
+    points = random.normal(size=(40, 300)).astype(np.float32) * 100
+    masses = random.uniform(size=40)
+    order = random.permutation(40)
+    assert distance(Cloud(points, masses), Cloud(points[order], masses[order])) == 0.0
+    assert emd(masses, masses, euclidean(points, points)) == pytest.approx(0.0, abs=1e-12)
+    assert not euclidean(points, points).diagonal().any()
+
+
+def test_close_points_keep_their_distance():
+    point = np.full((1, 300), 1000.0)
+    moved = point.copy()
+    moved[0, 0] += 1e-4
+    assert euclidean(point, moved)[0, 0] == pytest.approx(1e-4, rel=1e-6)
+
+
+def test_clouds_merge_equal_points_and_leave_out_empty_ones():
+    cloud = Cloud([[1.0], [2.0], [1.0], [3.0]], [1, 2, 3, 0])
+    assert cloud.points.tolist() == [[1.0], [2.0]] and cloud.masses.tolist() == [4, 2]
+
+
+def test_one_point_takes_all():
+    assert emd([2], [1, 3], [[1.0, 2.0]]) == 1.75
+    assert emd([1, 3], [2], [[1.0], [2.0]]) == 1.75
+
+
+@pytest.mark.parametrize("masses", [[0, 0], [-1, 2], [float("nan"), 1], [float("inf"), 1]])
+def test_impossible_masses_are_an_error(masses):
+    with pytest.raises(TransportError, match="masses must be finite"):
+        emd(masses, [1.0], [[1.0], [1.0]])
+    with pytest.raises(TransportError, match="masses must be finite"):
+        Cloud([[1.0], [2.0]], masses)
+
+
+def test_impossible_costs_and_shapes_are_an_error():
+    with pytest.raises(TransportError, match="NaN"):
+        emd([1, 1], [1, 1], [[1.0, float("nan")], [1.0, 1.0]])
+    with pytest.raises(TransportError, match=r"\(2, 1\)"):
+        emd([1, 1], [1, 1], [[1.0], [1.0]])
+    with pytest.raises(TransportError, match="do not fit"):
+        Cloud([[1.0]], [1, 1])
+
+
+def test_a_solver_that_gives_up_is_an_error(monkeypatch):
+    from summarily.metrics import transport
+
+    monkeypatch.setattr(transport, "_MAX_PIVOTS", 1)
+    random = np.random.default_rng(1)
+    with pytest.raises(TransportError, match="did not solve a problem of 30 by 30"):
+        emd(np.ones(30), np.ones(30), random.uniform(size=(30, 30)))
+
+
+def test_threads_do_not_change_the_order():
+    problems = [([1], [1], [[float(i)]]) for i in range(100)]
+    assert emd_many(problems, threads=4) == emd_many(problems, threads=1) == [float(i) for i in range(100)]
+
+
+def test_errors_in_threads_arrive():
+    with pytest.raises(ZeroDivisionError):
+        in_threads(lambda i: 1 / (i - 50), list(range(100)), threads=4)
+
+
+def test_thousands_of_points_to_few_are_solved_exactly():
+    random = np.random.default_rng(2)
+    many, few = random.normal(size=(5000, 4)), random.normal(size=(3, 4))
+    found = distance(Cloud(many, np.ones(5000, int)), Cloud(few, [1, 1, 1]))
+    # Any plan costs at least the way to the nearest point, and at most that of an arbitrary plan.
+    costs = euclidean(many, few)
+    assert costs.min(1).mean() < found < costs.mean()
