@@ -31,6 +31,11 @@ a table (jsonl, csv, tsv or parquet, also gzipped) or the name of a data set; or
 # Sub-commands that live with what they run: the module with `add_parser`, and the help shown before it is imported.
 _EXTENSIONS = {
     "meta": ("summarily.metrics.meta_evaluation.cli", "which metric to trust: agreement with people"),
+    "convert": ("summarily.modeling.conversion", "BART to LED or RED, transformers' LED to ours and back"),
+    "profile-memory": (
+        "summarily.modeling.memory_profile",
+        "peak memory of a training step by length and window",
+    ),
     "study": ("summarily.modeling.training.study", "train and compare: the papers' tables at our scale"),
     "train": ("summarily.modeling.training.cli", "train a summarizer from a recipe"),
 }

@@ -156,3 +156,13 @@ def test_an_unknown_command_exits_with_two(capsys):
     with pytest.raises(SystemExit) as caught:
         main(["scroe"])
     assert caught.value.code == 2
+
+
+def test_every_extension_has_a_help_that_teaches(capsys):
+    from summarily.cli import _EXTENSIONS
+
+    for name in _EXTENSIONS:
+        with pytest.raises(SystemExit) as caught:
+            main([name, "--help"])
+        assert caught.value.code == 0
+        assert f"summarily {name}" in capsys.readouterr().out
