@@ -152,6 +152,8 @@ def build(cell: Cell, width: int, layers: int, heads: int, longest: int) -> Any:
     sizes["attention_window"] = cell.window
     if cell.model == "led":
         return LedForConditionalGeneration(LedConfig(**sizes))
+    # Theirs pads its input to a multiple of the window, and needs a position for all of it.
+    sizes["max_encoder_position_embeddings"] = -(-longest // cell.window) * cell.window
     return LEDForConditionalGeneration(LEDConfig(**sizes))
 
 

@@ -48,10 +48,11 @@ def rotation_columns(chunk_length: int, max_length: int) -> int:
     >>> rotation_columns(64, 16384)
     64
     """
-    lengths = {max_length} | {chunk_length * 2**power for power in range(max_length.bit_length())}
-    return max(
-        sum(bucket_factors(min(length, max_length), chunk_length, max_length)) // 2 for length in lengths
-    )
+    padded = (
+        -(-max_length // chunk_length) * chunk_length
+    )  # a document is hashed with its last chunk filled up
+    lengths = {padded, *(chunk_length * 2**power for power in range(padded.bit_length()))}
+    return max(sum(bucket_factors(min(length, padded), chunk_length, max_length)) // 2 for length in lengths)
 
 
 def draw_rotations(heads: int, size: int, columns: int, hashes: int = 1, seed: int = 0) -> torch.Tensor:

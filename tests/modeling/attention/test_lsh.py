@@ -143,8 +143,13 @@ def test_the_reformers_rule_for_buckets():
     assert bucket_factors(1024, 64, 1024) == [32]
     assert bucket_factors(1000, 64, 1024) == [16]
     assert bucket_factors(64 * 1024, 64, 64 * 1024) == [32, 64]
-    for length in (64, 500, 4096, 16384):
-        assert sum(bucket_factors(length, 64, 16384)) // 2 <= rotation_columns(64, 16384)
+
+
+@pytest.mark.parametrize("longest", [10, 64, 200, 1024, 5000, 16384])
+def test_rotations_are_enough_for_every_length(longest):
+    columns = rotation_columns(64, longest)
+    for chunks in range(1, -(-longest // 64) + 1):
+        assert sum(bucket_factors(64 * chunks, 64, longest)) // 2 <= columns
 
 
 def test_too_few_rotations_name_both_numbers():
