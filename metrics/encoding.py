@@ -372,10 +372,10 @@ class Encoder:
             mask[row, : lengths[row]] = 1
         states = stack(ids.to(self.device), mask.to(self.device), layers)
         self.forward_passes += len(batch)
-        real = mask.bool().to(self.device)
         for layer, hidden in states.items():
             # A copy without the padding; the texts' states are its parts.
-            parts = hidden[real].to(torch.float32).split(lengths)
+            real = torch.cat([hidden[row, :length] for row, length in enumerate(lengths)])
+            parts = real.to(torch.float32).split(lengths)
             for (_, encoded), part in zip(batch, parts, strict=True):
                 encoded.states[layer] = part
 

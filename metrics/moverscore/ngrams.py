@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import string
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -96,6 +97,24 @@ class NGrams:
         return not len(self.masses) or self.kept.is_empty
 
 
+def squared_distances(a: NDArray[np.float64], b: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Squared Euclidean distances between unit vectors; exactly 0 between equal ones.
+
+    Example:
+        >>> squared_distances(np.array([[1.0, 0.0]]), np.array([[1.0, 0.0], [0.0, 1.0]]))
+        array([[0., 2.]])
+    """
+    squared = a @ b.T
+    squared *= -2
+    squared += 2
+    # 2 - 2 cos cancels where the vectors are close: there the difference is taken first.
+    rows, columns = (squared < 1e-4).nonzero()
+    if len(rows):
+        difference = a[rows] - b[columns]
+        squared[rows, columns] = np.einsum("ij,ij->i", difference, difference)
+    return squared
+
+
 def bags_of_ngrams(
     texts: Sequence[Kept], layers: Sequence[int], size: int, weight: Callable[[int], float] | None
 ) -> Iterator[NGrams]:
@@ -141,10 +160,12 @@ def _runs(
     vectors: torch.Tensor, weights: torch.Tensor, size: int
 ) -> tuple[NDArray[np.float32], NDArray[np.float64]]:
     """The unit vector and the mass of every run of `size` rows, those that span two texts included."""
+    if size == 1:
+        return normalize(vectors, dim=-1).cpu().numpy(), weights.cpu().numpy().astype(np.float64)
     count = max(0, len(vectors) - size + 1)
-    masses = torch.zeros(count, device=vectors.device)
-    sums = torch.zeros(count, vectors.shape[-1], device=vectors.device)
-    for j in range(size):
+    masses = weights[:count].clone()
+    sums = weights[:count, None] * vectors[:count]
+    for j in range(1, size):
         masses += weights[j : j + count]
         sums.addcmul_(weights[j : j + count, None], vectors[j : j + count])
     # The weighted mean has the direction of the weighted sum, and only the direction is kept.
@@ -164,7 +185,10 @@ def power_means(texts: Sequence[Kept], layers: Sequence[int]) -> torch.Tensor:
         parts = _pool(missing, key).split([len(encoded) for encoded in missing])
         for encoded, part in zip(missing, parts, strict=True):
             _pooled.setdefault(encoded, {})[key] = part
-    return torch.cat([_pooled[text.encoded][key][text.positions] for text in texts])
+    rows = torch.cat([_pooled[text.encoded][key] for text in texts])
+    starts = itertools.accumulate((len(text.encoded) for text in texts), initial=0)
+    wanted = [start + i for text, start in zip(texts, starts, strict=False) for i in text.positions]
+    return rows.index_select(0, torch.tensor(wanted, dtype=torch.long, device=rows.device))
 
 
 def _pool(texts: Sequence[Encoded], layers: Sequence[int]) -> torch.Tensor:

@@ -17,9 +17,9 @@ from summarily.metrics import weights
 from summarily.metrics.base import Example, InputError, Metric, Values
 from summarily.metrics.encoding import Encoded, Encoder, Request, encoder
 from summarily.metrics.matching import Idf, count_texts
-from summarily.metrics.moverscore.ngrams import Keep, NGrams, bags_of_ngrams
+from summarily.metrics.moverscore.ngrams import Keep, NGrams, bags_of_ngrams, squared_distances
 from summarily.metrics.text import STOP_WORDS, STOP_WORDS_NAME
-from summarily.metrics.transport import emd, emd_plan, euclidean, in_threads
+from summarily.metrics.transport import emd, emd_plan, in_threads
 
 # The authors' own checkpoint is not on the Hub; this one is the same model fine-tuned on the same data.
 PAPER_MODELS = {"v1": "textattack/bert-base-uncased-MNLI", "v2": "distilbert/distilbert-base-uncased"}
@@ -228,8 +228,8 @@ class Moverscore(Metric):
         return predictions, references, encoded
 
     def _costs(self, prediction: NGrams, reference: NGrams) -> NDArray[np.float64]:
-        costs = euclidean(prediction.vectors, reference.vectors)
-        return costs * costs if self.distance == "squared" else costs
+        costs = squared_distances(prediction.vectors, reference.vectors)
+        return costs if self.distance == "squared" else np.sqrt(costs)
 
     def _similarity(self, prediction: NGrams, reference: NGrams) -> float:
         if prediction.nothing_to_move or reference.nothing_to_move:
