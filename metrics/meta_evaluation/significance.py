@@ -22,7 +22,7 @@ def williams(
 
     Example:
         >>> round(williams(0.5, 0.3, 0.6, 100), 3)
-        0.009
+        0.007
     """
     from scipy.stats import t as student
 
