@@ -37,7 +37,7 @@ def _check(confidence: float, n: int) -> None:
 
 
 def mean_intervals(
-    columns: Mapping[str, Sequence[float]],
+    columns: Mapping[str, Sequence[float] | np.ndarray],
     confidence: float = 0.95,
     weights: Sequence[float] | None = None,
     resamples: int = RESAMPLES,

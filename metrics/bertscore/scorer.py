@@ -112,7 +112,7 @@ class Bertscore(Metric):
         self.rescale = defaults["rescale"] if rescale is None else rescale
         self.multi_reference = multi_reference
         self.prefix_space = defaults["prefix_space"] if prefix_space is None else prefix_space
-        self.encoder_options = {
+        self.encoder_options: dict[str, Any] = {
             "device": device,
             "max_length": max_length,
             "dtype": dtype,

@@ -81,7 +81,7 @@ def build_tokenizer(
 
         longest = max(recipe.data.max_source_tokens, recipe.data.max_target_tokens)
         trained = train_tokenizer(texts(corpus["train"]), section, max_length=longest)
-        write_folder(place, lambda partial: trained.save_pretrained(partial) and None)
+        write_folder(place, trained.save_pretrained)
     accelerator.wait_for_everyone()
     return AutoTokenizer.from_pretrained(place)
 

@@ -29,7 +29,7 @@ MARKER = "complete.json"
 _PARTIAL = ".partial-"
 
 
-def write_folder(path: Path, write: Callable[[Path], None], marker: bool = True) -> None:
+def write_folder(path: Path, write: Callable[[Path], object], marker: bool = True) -> None:
     """Create or replace the folder `path` by what `write` puts into it, all or nothing.
 
     Example:

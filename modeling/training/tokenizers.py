@@ -65,7 +65,7 @@ def train_tokenizer(
         raise ValueError("tokenizer.kind is 'pretrained': there is nothing to train; choose 'word' or 'bpe'.")
     special = [PAD, EOS, section.unknown]
     tokenizer = _word_level(section) if section.kind == "word" else _byte_pairs(section)
-    options = {
+    options: dict[str, Any] = {
         "vocab_size": section.vocabulary_size,
         "min_frequency": section.min_frequency,
         "special_tokens": [AddedToken(token, normalized=False, special=True) for token in special],

@@ -180,7 +180,9 @@ def fit(
             best = judge(evaluate(model), progress, recipe, model, log)
             save(checkpoints, progress, model, optimizer, best, accelerator)
     if not interrupted:
-        model.load_state_dict(load_state(checkpoints.latest() / "best.pt"))
+        newest = checkpoints.latest()
+        assert newest is not None, "a finished run has a checkpoint"
+        model.load_state_dict(load_state(newest / "best.pt"))
     return RunResult(
         status="interrupted" if interrupted else "finished",
         reason=reason,
