@@ -380,15 +380,29 @@ def _joined(parts: list[NDArray[Any]]) -> NDArray[Any]:
     return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
 
+def most_points(first: transport.Cloud, second: transport.Cloud, max_points: int) -> int:
+    """How many points either of two clouds may have.
+
+    As many as give `max_points ** 2` distances, which bounds the memory, but no more than 8 times `max_points`,
+    since the solver's time grows with the square of the larger side.
+    """
+    smaller = min(len(first), len(second), max_points)
+    return min(max_points**2 // smaller, 8 * max_points)
+
+
 def fit(
     first: transport.Cloud, second: transport.Cloud, max_points: int
 ) -> tuple[transport.Cloud, transport.Cloud]:
-    """Clouds with at most `max_points ** 2` distances; one that is too large keeps its heaviest points."""
-    cells = max_points**2
-    if len(first) * len(second) <= cells:
-        return first, second
-    smaller = min(len(first), len(second), max_points)
-    return _heaviest(first, cells // smaller), _heaviest(second, cells // smaller)
+    """Clouds of which the one that has too many points keeps its heaviest."""
+    most = most_points(first, second, max_points)
+    return _heaviest(first, most), _heaviest(second, most)
+
+
+def too_many(first: Bag, second: Bag, max_points: int) -> bool:
+    """Whether `fit` has to leave points out."""
+    if first.cloud is None or second.cloud is None:
+        return False
+    return max(len(first.cloud), len(second.cloud)) > most_points(first.cloud, second.cloud, max_points)
 
 
 def _heaviest(cloud: transport.Cloud, count: int) -> transport.Cloud:
@@ -419,8 +433,9 @@ class Movers(Metric):
         multi_reference: "max" or "mean" over the references.
         on_empty: the score if there is nothing to compare: no word is left of the prediction or of the
             reference (nor if both are empty), or none has a vector and the words are not the same.
-        max_points: at most `max_points ** 2` distances per pair; a longer text keeps its heaviest points,
-            and counts as truncated. Contextual texts are cut after `max_points` words.
+        max_points: at most `max_points ** 2` distances per pair, and 8 times `max_points` points per text; a
+            longer text keeps its heaviest points, and counts as truncated. Contextual texts are cut after
+            `max_points` words.
     """
 
     units: ClassVar[tuple[str, ...]]
@@ -542,13 +557,10 @@ class Movers(Metric):
             counts["empty_references"] += sum(bag.cloud is None for bag in references)
             counts["out_of_vocabulary"] += sum(bag.out_of_vocabulary for bag in (prediction, *references))
             counts["truncated"] += prediction.truncated
-            counts["truncated"] += sum(bag.truncated or self._too_many(prediction, bag) for bag in references)
+            counts["truncated"] += sum(
+                bag.truncated or too_many(prediction, bag, self.max_points) for bag in references
+            )
         return counts
-
-    def _too_many(self, prediction: Bag, reference: Bag) -> bool:
-        if prediction.cloud is None or reference.cloud is None:
-            return False
-        return len(prediction.cloud) * len(reference.cloud) > self.max_points**2
 
     def explain(
         self, prediction: str, references: Any, source: str | None = None, statistics: Any = None

@@ -32,6 +32,7 @@ from summarily.metrics.movers import (
     distinct_texts,
     fit,
     one_of,
+    too_many,
 )
 
 if TYPE_CHECKING:
@@ -256,6 +257,9 @@ class Vert(Metric):
             counts["empty_references"] += sum(bags[text].cloud is None for text in example.references)
             counts["out_of_vocabulary"] += sum(bags[text].out_of_vocabulary for text in texts)
             counts["truncated"] += sum(truncated[text] for text in texts)
+            counts["truncated"] += sum(
+                too_many(bags[example.prediction], bags[text], _MAX_POINTS) for text in example.references
+            )
             counts["clipped"] += sum(
                 parts[example.prediction, r][2] >= self.alpha for r in example.references
             )
