@@ -8,7 +8,6 @@ decimals, list numbers, wrapped lines).
 from __future__ import annotations
 
 import re
-import unicodedata
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -23,6 +22,13 @@ def _unicode_word() -> Any:
     import regex
 
     return regex.compile(r"\p{L}[\p{L}\p{M}]*+")
+
+
+@cache
+def _letter_or_mark() -> Any:
+    import regex
+
+    return regex.compile(r"[\p{L}\p{M}]")
 
 
 def _pattern(text: str) -> Any:
@@ -54,7 +60,7 @@ def word_texts(text: str) -> list[str]:
         >>> word_texts("Snow-bound Boston, 2015.")
         ['snow', 'bound', 'boston']
     """
-    if text.isascii() or not any(character > "\x7f" and _is_letter(character) for character in set(text)):
+    if text.isascii() or not _letter_or_mark().search("".join(c for c in set(text) if c > "\x7f")):
         # Whatever is not ASCII is no letter either, and becomes a space like all that is none.
         return text.encode("ascii", "replace").translate(_LETTERS_OR_SPACES).decode("ascii").split()
     # Lower-casing first could move letters ("İ" becomes two characters), so each word is lowered on its own.
@@ -62,10 +68,6 @@ def word_texts(text: str) -> list[str]:
 
 
 _LETTERS_OR_SPACES = bytes(byte if chr(byte).isalpha() and byte < 128 else 32 for byte in range(256)).lower()
-
-
-def _is_letter(character: str) -> bool:
-    return unicodedata.category(character)[0] in "LM"
 
 
 def _listed(listed: str) -> frozenset[str]:

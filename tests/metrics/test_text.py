@@ -74,6 +74,7 @@ def test_words_are_lower_cased_letters_with_their_places():
 
 def test_words_keep_their_combining_marks():
     assert word_texts("हिन्दी Ve\u0301lo") == ["हिन्दी", "ve\u0301lo"]
+    assert word_texts("Ve\u0301lo") == ["ve\u0301lo"]
 
 
 @given(st.text(st.characters(exclude_categories=("Cs",)), max_size=60))
