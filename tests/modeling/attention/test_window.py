@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import importlib.util
+import sys
+
 import pytest
 import torch
 
+from summarily.modeling.attention import window as window_module
 from summarily.modeling.attention.window import (
     WindowPlan,
     global_attention,
@@ -179,6 +183,22 @@ def test_compiles_without_a_graph_break_and_gives_the_same():
         strict=True,
     ):
         torch.testing.assert_close(got, wanted)
+
+
+def test_a_second_copy_of_the_file_does_no_harm():
+    """A model loaded as remote code brings one, beside that of the package."""
+    spec = importlib.util.spec_from_file_location("window_again", window_module.__file__)
+    again = importlib.util.module_from_spec(spec)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(sys.modules, "window_again", again)
+        spec.loader.exec_module(again)
+        inputs = states(1, 30)
+        results = []
+        for module in (again, window_module):
+            output = module.window_attention(*inputs, module.plan_window(), window=4)
+            results.append([output, *torch.autograd.grad(output.square().sum(), inputs)])
+    for ours, theirs in zip(*results, strict=True):
+        assert torch.equal(ours, theirs)
 
 
 def test_what_is_kept_for_the_backward_pass_does_not_grow_with_the_window():

@@ -292,6 +292,17 @@ def test_trainer_with_ragged_global_attention_masks(tmp_path):
     assert type(reloaded) is LedForConditionalGeneration
 
 
+def test_the_encoder_compiles_in_one_graph():
+    encoder = tiny_led().model.encoder
+    batch = padded_batch(60, (40, 23), (3, 3), pad=1)
+    compiled = torch.compile(encoder, fullgraph=True, backend="aot_eager")
+    with torch.no_grad():
+        states, expected = (
+            run(batch["input_ids"], batch["attention_mask"]).last_hidden_state for run in (compiled, encoder)
+        )
+    torch.testing.assert_close(states, expected)
+
+
 def test_a_long_document_is_summarised():
     """A reduced form of summarising 16,384 tokens: 2,000, two hundred windows."""
     model = tiny_led(max_encoder_position_embeddings=2048)
