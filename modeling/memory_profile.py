@@ -25,10 +25,11 @@ import numpy as np
 
 DESCRIPTION = """\
 Measure the peak memory of a training step by length and window, each in a process of its own.
-MODEL is a saved model, or an architecture with random weights: led, transformers-led, bart, red.
-  summarily profile-memory led transformers-led bart --lengths 512 1024 2048 4096 --windows 64 512"""
+MODEL is a saved model, or an architecture with random weights: led, transformers-led, bart, bart-eager (which holds
+the whole matrix of scores, as all BARTs did before fused attention), red.
+  summarily profile-memory led transformers-led bart-eager --lengths 512 1024 2048 4096 --windows 64 512"""
 
-ARCHITECTURES = ("led", "transformers-led", "bart", "red")
+ARCHITECTURES = ("led", "transformers-led", "bart", "bart-eager", "red")
 WINDOWED = ("led", "transformers-led")
 VOCABULARY = 1000
 TARGET = 64
@@ -78,8 +79,10 @@ def fit(lengths: Sequence[int], megabytes: Sequence[float]) -> Fit:
     spread = ((y - y.mean()) ** 2).sum()
     r_squared = 1 - ((y - slope * x - intercept) ** 2).sum() / spread if spread else 1.0
     exponent = np.polyfit(np.log(x), np.log(np.maximum(y, 1e-6)), 1)[0]
-    straight = r_squared > 0.99 or len(x) < 3
-    polynomial = (slope, intercept) if straight else tuple(np.polyfit(x, y, 2))
+    polynomial = (slope, intercept)
+    if r_squared < 0.99 and len(x) > 2:
+        parabola = tuple(np.polyfit(x, y, 2))
+        polynomial = parabola if parabola[0] > 0 else polynomial  # bent downwards is noise, not growth
     return Fit(float(slope), float(intercept), float(r_squared), float(exponent), polynomial)
 
 
@@ -155,8 +158,10 @@ def build(cell: Cell, width: int, layers: int, heads: int, longest: int) -> Any:
     sizes: dict[str, Any] = {"vocab_size": VOCABULARY, "d_model": width}
     for side in ("encoder", "decoder"):
         sizes |= {f"{side}_layers": layers, f"{side}_attention_heads": heads, f"{side}_ffn_dim": 4 * width}
-    if cell.model == "bart":
-        return BartForConditionalGeneration(BartConfig(**sizes, max_position_embeddings=longest))
+    if cell.model.startswith("bart"):
+        config = BartConfig(**sizes, max_position_embeddings=longest)
+        attention = "eager" if cell.model == "bart-eager" else "sdpa"
+        return BartForConditionalGeneration._from_config(config, attn_implementation=attention)
     sizes["max_encoder_position_embeddings"] = longest
     if cell.model == "red":
         return RedForConditionalGeneration(RedConfig(**sizes))
@@ -194,6 +199,10 @@ def measure(cell: Cell, work: str, width: int, layers: int, heads: int) -> dict[
     return {"megabytes": megabytes, "seconds": seconds}
 
 
+# Every tensor is a mapping of its own, given back when it is freed: no noise from what glibc keeps.
+_EXACT_MALLOC = {"MALLOC_MMAP_THRESHOLD_": "65536", "MALLOC_TRIM_THRESHOLD_": "65536"}
+
+
 def measure_apart(cell: Cell, work: str, width: int, layers: int, heads: int) -> dict[str, float]:
     """`measure` in a new process. A cell that runs out of memory is reported as such, not measured."""
     arguments = json.dumps([*cell, work, width, layers, heads])
@@ -201,7 +210,7 @@ def measure_apart(cell: Cell, work: str, width: int, layers: int, heads: int) ->
         [sys.executable, "-W", "ignore", "-m", "summarily.modeling.memory_profile", arguments],
         capture_output=True,
         text=True,
-        env={"OMP_NUM_THREADS": "1", **os.environ},
+        env={"OMP_NUM_THREADS": "1", **_EXACT_MALLOC, **os.environ},
     )
     if result.returncode:
         lines = result.stderr.strip().splitlines() or [f"ended by signal {-result.returncode}"]

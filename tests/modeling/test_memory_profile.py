@@ -72,7 +72,7 @@ def test_the_command_writes_table_numbers_and_plot(tmp_path, capsys, monkeypatch
     assert "bart at 4096 tokens: ended by signal 9" in output.err
 
 
-@pytest.mark.parametrize("model", ["led", "transformers-led", "bart", "red"])
+@pytest.mark.parametrize("model", ["led", "transformers-led", "bart", "bart-eager", "red"])
 @pytest.mark.parametrize("work", ["train", "encode"])
 def test_every_architecture_takes_a_step(model, work):
     """What it takes can be nothing here: this process has freed memory before, and takes it again."""

@@ -81,6 +81,7 @@ def test_blocks_equal_the_full_matrix_forward_and_backward(backend, batch, lengt
             torch.testing.assert_close(got, wanted, rtol=0, atol=1e-5, msg=name)
 
 
+@pytest.mark.filterwarnings("ignore:flex_attention called without torch.compile")
 @pytest.mark.parametrize(("batch", "length", "window"), CASES)
 def test_the_block_mask_of_flex_attention_says_the_same(batch, length, window):
     """The plain form of flex attention, forward only: what a GPU compiles, without its speed."""
