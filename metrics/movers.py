@@ -11,7 +11,7 @@ import hashlib
 import math
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice, pairwise
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -52,8 +52,12 @@ class Sentence:
     points: NDArray[np.float64]
     size: int
     """How many words, repetitions included."""
-    words: list[str] | None = None
-    """Their texts; None if they are the keys."""
+    name: Callable[[Any], str]
+    """From a key to the text of the word."""
+
+    @property
+    def words(self) -> list[str]:
+        return [self.name(key) for key in self.keys]
 
     @property
     def key(self) -> Hashable:
@@ -107,7 +111,7 @@ class StaticEmbedder(Embedder):
 
     Example:
         >>> embedded = StaticEmbedder("glove-6b-50d", frozenset({"the"})).embed(["The cat. The cat!"])
-        >>> [sentence.keys for sentence in embedded["The cat. The cat!"].sentences]
+        >>> [sentence.words for sentence in embedded["The cat. The cat!"].sentences]
         [['cat'], ['cat']]
     """
 
@@ -183,12 +187,18 @@ class StaticEmbedder(Embedder):
         part_of, rows = np.divmod(codes, span)
         starts = np.searchsorted(part_of, np.arange(len(parts) + 1)).tolist()
         known, found = table.words, len(table.matrix)
-        keys: list[Hashable] = [known[row] if row < found else unknown[row - found] for row in rows.tolist()]
+        keys = rows.tolist()
+
+        def name(row: int) -> str:
+            return known[row] if row < found else unknown[row - found]
+
         rows[rows >= found] = -1
         points = table.take(rows).astype(np.float64)
         for part, size, (start, end) in zip(parts, sizes, pairwise(starts), strict=True):
             yield (
-                Sentence(part, keys[start:end], counts[start:end], points[start:end], size) if size else None
+                Sentence(part, keys[start:end], counts[start:end], points[start:end], size, name)
+                if size
+                else None
             )
 
 
@@ -292,10 +302,10 @@ class ContextualEmbedder(Embedder):
             first, last = np.searchsorted(starts, [start, end])
             if last > first:
                 own = points[first:last]
-                texts = [word.text for word in words[first:last]]
-                keys = [point.tobytes() for point in own]
+                keys: list[Hashable] = [point.tobytes() for point in own]
+                names = dict(zip(keys, (word.text for word in words[first:last]), strict=True))
                 ones = np.ones(len(own), np.int64)
-                yield Sentence(part[start:end], keys, ones, own, len(own), texts)
+                yield Sentence(part[start:end], keys, ones, own, len(own), names.__getitem__)
 
 
 def _word_points(
@@ -334,8 +344,13 @@ class Bag:
     def __init__(self, embedded: Embedded, units: Collection[str]):
         self.embedded = embedded
         self.units = units
+        self.cloud: transport.Cloud | None
         sentences = embedded.sentences
         self.tokens = sum(sentence.size for sentence in sentences)
+        if len(sentences) == 1 and tuple(units) == ("word",):  # the common case, and a cheap one
+            only = sentences[0]
+            self.cloud = transport.Cloud.of_counts(only.points, only.counts, only.keys, only.size)
+            return
         points: list[NDArray[Any]] = []
         masses: list[NDArray[np.int64]] = []
         keys: list[Hashable] = []
@@ -364,8 +379,8 @@ class Bag:
         labels: dict[Hashable, tuple[str, str]] = {}
         for sentence in self.embedded.sentences:
             labels.setdefault(sentence.key, ("sentence", sentence.text))
-            for key, word in zip(sentence.keys, sentence.words or sentence.keys, strict=True):
-                labels[key] = ("word", str(word))
+            for key in sentence.keys:
+                labels[key] = ("word", sentence.name(key))
         return labels
 
     def equals(self, other: Bag) -> bool:
@@ -394,6 +409,8 @@ def fit(
     first: transport.Cloud, second: transport.Cloud, max_points: int
 ) -> tuple[transport.Cloud, transport.Cloud]:
     """Clouds of which the one that has too many points keeps its heaviest."""
+    if len(first) <= max_points and len(second) <= max_points:
+        return first, second
     most = most_points(first, second, max_points)
     return _heaviest(first, most), _heaviest(second, most)
 
@@ -402,7 +419,8 @@ def too_many(first: Bag, second: Bag, max_points: int) -> bool:
     """Whether `fit` has to leave points out."""
     if first.cloud is None or second.cloud is None:
         return False
-    return max(len(first.cloud), len(second.cloud)) > most_points(first.cloud, second.cloud, max_points)
+    larger = max(len(first.cloud), len(second.cloud))
+    return larger > max_points and larger > most_points(first.cloud, second.cloud, max_points)
 
 
 def _heaviest(cloud: transport.Cloud, count: int) -> transport.Cloud:
@@ -523,8 +541,7 @@ class Movers(Metric):
             )
         )
         values = [self._aggregate([scores[e.prediction, r] for r in e.references]) for e in examples]
-        tokens = sum(bags[text].tokens for e in examples for text in (e.prediction, *e.references))
-        return Values({self.name: values}, self._count(examples, bags), tokens)
+        return Values({self.name: values}, *self._count(examples, bags))
 
     def _bags(self, distinct: Collection[str]) -> dict[str, Bag]:
         return {text: Bag(e, self.units) for text, e in self.embedder.embed(distinct).items()}
@@ -548,19 +565,28 @@ class Movers(Metric):
     def _aggregate(self, scores: Sequence[float]) -> float:
         return max(scores) if self.multi_reference == "max" else weighted_mean(scores)
 
-    def _count(self, examples: Sequence[Example], bags: dict[str, Bag]) -> dict[str, int]:
-        counts = dict.fromkeys(("out_of_vocabulary", "empty_predictions", "empty_references", "truncated"), 0)
+    def _count(self, examples: Sequence[Example], bags: dict[str, Bag]) -> tuple[dict[str, int], int]:
+        """What the examples lack, and how many tokens they have."""
+        unknown = empty_predictions = empty_references = truncated = tokens = 0
         for example in examples:
             prediction = bags[example.prediction]
-            references = [bags[text] for text in example.references]
-            counts["empty_predictions"] += prediction.cloud is None
-            counts["empty_references"] += sum(bag.cloud is None for bag in references)
-            counts["out_of_vocabulary"] += sum(bag.out_of_vocabulary for bag in (prediction, *references))
-            counts["truncated"] += prediction.truncated
-            counts["truncated"] += sum(
-                bag.truncated or too_many(prediction, bag, self.max_points) for bag in references
-            )
-        return counts
+            empty_predictions += prediction.cloud is None
+            unknown += prediction.embedded.out_of_vocabulary
+            truncated += prediction.embedded.truncated
+            tokens += prediction.tokens
+            for text in example.references:
+                reference = bags[text]
+                empty_references += reference.cloud is None
+                unknown += reference.embedded.out_of_vocabulary
+                truncated += reference.embedded.truncated or too_many(prediction, reference, self.max_points)
+                tokens += reference.tokens
+        counts = {
+            "out_of_vocabulary": unknown,
+            "empty_predictions": empty_predictions,
+            "empty_references": empty_references,
+            "truncated": truncated,
+        }
+        return counts, tokens
 
     def explain(
         self, prediction: str, references: Any, source: str | None = None, statistics: Any = None
