@@ -254,7 +254,7 @@ class ContextualEmbedder(Embedder):
             "layers": self.layers,
             "context": self.context,
             "tokenizer": shared.tokenizer_name,
-            "max_length": shared.max_length,
+            "truncation": shared.max_length,
         }
 
     def requests(self, distinct: Collection[str]) -> list[Request]:
@@ -521,7 +521,7 @@ class Movers(Metric):
             **self.embedder.signature_fields(),
             "words": "letters",
             "stop_words": self.stop_words_name,
-            "multi_reference": self.multi_reference,
+            "refs": self.multi_reference,
             "on_empty": self.on_empty,
             "max_points": self.max_points,
             "solver": "exact",

@@ -26,6 +26,7 @@ def add_parser(commands: Any) -> None:
     human.add_argument("--baseline", default="rougeL", help="value to test against (default: %(default)s)")
     human.add_argument("--preset", default="light", choices=["light", "paper"], help="default: %(default)s")
     human.add_argument("--json", metavar="FILE", help="write everything to FILE")
+    human.add_argument("--markdown", action="store_true", help="print the Spearman correlations as Markdown")
     human.set_defaults(run=run_human)
 
 
@@ -40,11 +41,12 @@ def run_human(options: argparse.Namespace) -> int:
     else:
         metrics = {name: load(name, preset=options.preset) for name in options.metrics.split(",")}
     rows, signatures = human.agreement(judgements, metrics, options.baseline)
-    print(
-        f"{judgements.name}: {len(judgements.human)} summaries, {rows[0].articles} articles with a defined correlation"
-    )
+    articles, undefined = rows[0].articles, rows[0].undefined_articles
+    print(f"{judgements.name}: {len(judgements.human)} summaries of {articles + undefined} articles")
+    print(f"by input: {articles} articles; {undefined} have one summary or constant scores and are left out")
     print("left out: " + ", ".join(f"{n} {what}" for what, n in judgements.dropped.items()))
-    print(f"\n{human.agreement_table(rows)}\n\nsignatures")
+    table = human.agreement_markdown(rows) if options.markdown else human.agreement_table(rows)
+    print(f"\n{table}\n\nsignatures")
     print("\n".join(signatures.values()))
     if options.json:
         result = {

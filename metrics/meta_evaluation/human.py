@@ -148,6 +148,16 @@ def agreement_table(rows: Sequence[Agreement]) -> str:
     return format_table(header, cells, right=range(2, 9))
 
 
+def agreement_markdown(rows: Sequence[Agreement]) -> str:
+    """The Spearman correlations as a Markdown table, as the documents show them."""
+    lines = ["| metric | value | pooled | by input | p against the baseline |", "|---|---|---|---|---|"]
+    for row in rows:
+        pooled, by_input = row.pooled["spearman"], row.by_input["spearman"]
+        p = "< .0001" if row.p_against_baseline < 0.0001 else f"{row.p_against_baseline:.4f}"
+        lines.append(f"| {row.label} | {row.key} | {pooled:.3f} | {by_input:.3f} | {p} |")
+    return "\n".join(lines)
+
+
 def default_metrics(preset: str = "light") -> dict[str, Metric]:
     """Every metric that runs here, the mover metrics with static and with contextual embeddings."""
     from summarily.metrics import load, load_all

@@ -101,7 +101,7 @@ class MeanPooling:
             "model": shared.identity,
             "pooling": "mean",
             "tokenizer": shared.tokenizer_name,
-            "max_length": shared.max_length,
+            "truncation": shared.max_length,
         }
 
 
@@ -238,7 +238,7 @@ class Vert(Metric):
             "words": "letters",
             "stop_words": self.stop_words_name,
             "alpha": self.alpha,
-            "multi_reference": self.multi_reference,
+            "refs": self.multi_reference,
             "solver": "exact",
         }
 
