@@ -14,7 +14,7 @@ from summarily.modeling.training.study import Cell, run_cells
 TINY = [
     "model.config.hidden_size=16", "model.config.num_attention_heads=2", "model.config.encoder_layers=1",
     "model.config.decoder_layers=1", "model.config.intermediate_size=16", "model.config.block_length=4",
-    "model.config.width=4", "model.config.memory_length=4", "tokenizer.vocabulary_size=150", "batch.tokens=400",
+    "model.config.width=4", "model.config.memory_length=4", "tokenizer.vocabulary_size=300", "batch.tokens=400",
     "generation.num_beams=2", "generation.max_new_tokens=6", "training.tensorboard=false",
 ]  # fmt: skip
 
