@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import hashlib
+import importlib.util
 import math
 import os
 import random
@@ -62,7 +63,7 @@ def read_baseline(path: str | os.PathLike[str]) -> Baseline:
 
 
 def find_baseline(model: str | os.PathLike[str], rescale: bool | str | os.PathLike[str]) -> Baseline:
-    """The baseline a user named, or the one shipped for a model.
+    """The baseline a user named, ours for a model, or the one that an installed `bert_score` package carries.
 
     Example:
         >>> 0 < find_baseline("minilm", True).at(5).f < 1
@@ -75,15 +76,22 @@ def find_baseline(model: str | os.PathLike[str], rescale: bool | str | os.PathLi
             )
         return read_baseline(rescale)
     name = str(model).rsplit("/", 1)[-1]
-    path = _FOLDER / f"baseline_{name}.tsv"
-    if not path.is_file():
-        shipped = ", ".join(sorted(p.stem.removeprefix("baseline_") for p in _FOLDER.glob("baseline_*.tsv")))
-        raise MissingRequirement(
-            f"no baseline is shipped for {str(model)!r} (there is one for {shipped}). Compute it with: "
-            f"python -m summarily.metrics.bertscore.baseline {model} --texts FILE --output baseline.tsv, "
-            f"then pass rescale='baseline.tsv'; or pass rescale=False."
-        )
-    return read_baseline(path)
+    for path in (_FOLDER / f"baseline_{name}.tsv", _published(name)):
+        if path is not None and path.is_file():
+            return read_baseline(path)
+    raise MissingRequirement(
+        f"there is no baseline for {str(model)!r} here. pip install bert-score==0.3.13 brings those of common models; "
+        f"python -m summarily.metrics.bertscore.baseline {model} --texts FILE --output baseline.tsv computes one for "
+        f"rescale='baseline.tsv'; rescale=False does without."
+    )
+
+
+def _published(name: str) -> Path | None:
+    """Where the `bert_score` package, if installed, keeps its English baseline of a model."""
+    package = importlib.util.find_spec("bert_score")
+    if package is None or package.origin is None:
+        return None
+    return Path(package.origin).parent / "rescale_baseline" / "en" / f"{name}.tsv"
 
 
 # --- computing --------------------------------------------------------------------------------------------

@@ -56,7 +56,7 @@ class Bertscore(Metric):
         revision: of a Hub model.
         layer: counted from 1, or from the end if negative; by default the one that suits the model.
         idf: False, "references" (`log((N + 1) / (df + 1))` over the references) or "unsmoothed" (`log(N / df)`).
-        rescale: True for the baseline shipped for the model, or a file in bert_score's format.
+        rescale: True for our baseline (minilm) or that of an installed bert_score, or a file in its format.
         multi_reference: "max" of each value as in bert_score, "best" by F, or "mean".
         max_length: tokens kept of a text; by default the model's limit.
         prefix_space: put a space before a text, which matters to byte-level tokenizers.
