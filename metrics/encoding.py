@@ -14,7 +14,6 @@ import hashlib
 import inspect
 import itertools
 import os
-import tempfile
 import threading
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -27,6 +26,7 @@ from torch import nn
 
 from summarily.metrics import weights
 from summarily.metrics.base import InputError
+from summarily.metrics.files import write_atomically
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
@@ -447,7 +447,9 @@ class Encoder:
         from safetensors.torch import save
 
         for layer, state in encoded.states.items():
-            _write_bytes_atomically(self._disk_path(text, layer), save({"state": state.cpu().contiguous()}))
+            path = self._disk_path(text, layer)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            write_atomically(path, save({"state": state.cpu().contiguous()}))
 
 
 def _restore(positional: tuple[Any, ...], options: dict[str, Any]) -> Encoder:
@@ -463,19 +465,6 @@ def _batches(
         rows = max(1, token_budget // max(1, len(items[start][1])))
         yield items[start : start + rows]
         start += rows
-
-
-def _write_bytes_atomically(path: Path, content: bytes) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=".", suffix=".tmp")
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(content)
-        os.replace(name, path)
-    except BaseException:
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(name)
-        raise
 
 
 @dataclass
