@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from summarily.metrics import load_all
 from summarily.metrics.base import Example, InputError, Metric, Score, Values, add_counts, make_examples
-from summarily.metrics.cost import Meter
+from summarily.metrics.cost import Meter, Watch
 from summarily.metrics.files import write_atomically
 from summarily.metrics.resampling import PairedTest, holm, paired_test
 from summarily.metrics.tables import format_table
@@ -263,12 +263,13 @@ def _score_rows(
 
     tallies = {label: _Tally() for label in metrics}
     disable = None if progress is None else not progress
-    with tqdm(total=len(rows), desc="scoring", unit=" summaries", disable=disable, leave=False) as bar:
+    bar = tqdm(total=len(rows), desc="scoring", unit=" summaries", disable=disable, leave=False)
+    with bar, Watch() as watch:
         for chunk in _chunks(examples, rows):
             batch = [examples[row] for row in chunk]
-            _encode_for_all(metrics, batch, tallies)
+            _encode_for_all(metrics, batch, tallies, watch)
             for label, metric in metrics.items():
-                with Meter() as meter:
+                with watch.measure() as meter:
                     values = metric.score_examples(batch, statistics[label])
                 tallies[label].add(chunk, values, meter)
             bar.update(len(chunk))
@@ -276,7 +277,7 @@ def _score_rows(
 
 
 def _encode_for_all(
-    metrics: Mapping[str, Metric], batch: Sequence[Example], tallies: Mapping[str, _Tally]
+    metrics: Mapping[str, Metric], batch: Sequence[Example], tallies: Mapping[str, _Tally], watch: Watch
 ) -> None:
     """Merge the encoder passes that the metrics ask for and run each once."""
     wanted: dict[Any, tuple[dict[str, None], set[int], list[str]]] = {}
@@ -287,7 +288,7 @@ def _encode_for_all(
             layers.update(request.layers)
             users.append(label)
     for encoder, (texts, layers, users) in wanted.items():
-        with Meter() as meter:
+        with watch.measure() as meter:
             encoder.prefetch(list(texts), sorted(layers))
         for label in set(users):
             tallies[label].spend(shared_seconds=meter.seconds, peak_memory=meter.peak_memory)

@@ -32,13 +32,13 @@ def measure(number: int) -> dict[str, float]:
     import torch
 
     from summarily.metrics import load
-    from summarily.metrics.cost import Meter
+    from summarily.metrics.cost import Watch
 
     torch.set_num_threads(1)
     metric = load("bertscore", layer=1, device="cpu")
     metric.compute(["a warm up"], ["of the model"])
     predictions, references = pairs(number)
-    with Meter(interval=0.05) as meter:
+    with Watch(interval=0.05) as watch, watch.measure() as meter:
         metric.compute(predictions, references)
     return {"pairs": number, "peak": meter.peak_memory, "seconds": meter.seconds}
 

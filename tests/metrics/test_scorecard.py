@@ -9,7 +9,7 @@ import pytest
 import summarily
 from summarily.metrics import Metric, Values, load
 from summarily.metrics.base import InputError, MissingRequirement, Score, Signature, make_examples
-from summarily.metrics.cost import Meter
+from summarily.metrics.cost import Watch
 from summarily.metrics.files import write_atomically
 
 PREDICTIONS = ["a cat sat", "dogs bark at night", "snow fell"] * 4
@@ -229,7 +229,7 @@ def test_a_failed_write_leaves_the_old_file(tmp_path, monkeypatch):
 
 
 def test_meter_sees_memory_and_time():
-    with Meter() as meter:
+    with Watch() as watch, watch.measure() as meter:
         block = bytearray(64 * 1024 * 1024)
         block[::4096] = b"x" * len(block[::4096])
     assert meter.peak_memory > 50 * 1024 * 1024 and meter.seconds > 0
