@@ -97,6 +97,10 @@ def load_all(selection: Any, preset: str = "light") -> tuple[dict[str, Metric], 
     metrics: dict[str, Metric] = {}
     if isinstance(selection, Mapping):
         for label, value in selection.items():
+            if not isinstance(value, (Metric, Mapping, type(None))):
+                raise InputError(
+                    f"metrics[{label!r}] is a {type(value).__name__}; expected a Metric, or options for {label!r}."
+                )
             metrics[label] = (
                 value if isinstance(value, Metric) else load(label, **{"preset": preset, **(value or {})})
             )

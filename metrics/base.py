@@ -40,7 +40,8 @@ class Example:
 # --- validation -------------------------------------------------------------------------------------------
 
 
-def _rows(name: str, values: Any) -> list[Any]:
+def rows_of(name: str, values: Any) -> list[Any]:
+    """The rows of one input as a list, or an error that guesses the mistake."""
     if isinstance(values, str):
         raise InputTypeError(f"{name} is a str; did you mean [{name}]?")
     if isinstance(values, (bytes, bytearray, Mapping, set, frozenset)) or not isinstance(values, Iterable):
@@ -84,8 +85,8 @@ def make_examples(predictions: Any, references: Any, sources: Any = None) -> lis
         >>> make_examples(["a cat"], [["the cat", "one cat"]])[0].references
         ('the cat', 'one cat')
     """
-    prediction_rows = _rows("predictions", predictions)
-    reference_rows = _rows("references", references)
+    prediction_rows = rows_of("predictions", predictions)
+    reference_rows = rows_of("references", references)
     if len(prediction_rows) != len(reference_rows):
         message = f"predictions has {len(prediction_rows)} rows but references has {len(reference_rows)}."
         streams = [row for row in reference_rows if isinstance(row, (list, tuple))]
@@ -99,7 +100,7 @@ def make_examples(predictions: Any, references: Any, sources: Any = None) -> lis
         raise InputError("predictions is empty; there is nothing to score.")
     source_rows: list[Any] = [None] * len(prediction_rows)
     if sources is not None:
-        source_rows = _rows("sources", sources)
+        source_rows = rows_of("sources", sources)
         if len(source_rows) != len(prediction_rows):
             raise InputError(
                 f"predictions has {len(prediction_rows)} rows but sources has {len(source_rows)}."
@@ -244,7 +245,7 @@ class Score:
             {key: values + other.per_example[key] for key, values in self.per_example.items()},
             self.signature,
             add_counts(self.counts, other.counts),
-            {key: self.cost.get(key, 0) + other.cost.get(key, 0) for key in {**self.cost, **other.cost}},
+            _add_costs(self.cost, other.cost),
             None if self.weights is None or other.weights is None else self.weights + other.weights,
             explainer=explain if None not in explainers else None,
         )
@@ -268,6 +269,13 @@ def weighted_mean(values: Sequence[float], weights: Sequence[float] | None = Non
         return math.fsum(values) / len(values)
     total = math.fsum(weights)
     return math.fsum(v * w for v, w in zip(values, weights, strict=True)) / total if total else 0.0
+
+
+def _add_costs(a: Mapping[str, float], b: Mapping[str, float]) -> dict[str, float]:
+    together = {key: (a.get(key, 0), b.get(key, 0)) for key in {**a, **b}}
+    return {
+        key: max(pair) if key in ("peak_memory", "processes") else sum(pair) for key, pair in together.items()
+    }
 
 
 def add_counts(a: Mapping[str, int], b: Mapping[str, int]) -> dict[str, int]:

@@ -17,11 +17,15 @@ def write_atomically(path: str | os.PathLike[str], content: str | bytes) -> None
         >>> write_atomically(target, "{}"); target.read_text()
         '{}'
     """
-    path = Path(path)
+    path = Path(os.path.realpath(path))  # the file behind a link, not the link
+    content = content.encode("utf-8") if isinstance(content, str) else content
+    if path.exists() and not path.is_file():  # a pipe or a terminal: there is nothing to replace
+        path.write_bytes(content)
+        return
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".tmp")
     try:
         with os.fdopen(handle, "wb") as file:
-            file.write(content.encode("utf-8") if isinstance(content, str) else content)
+            file.write(content)
             file.flush()
             os.fsync(file.fileno())
         mask = os.umask(0)

@@ -21,7 +21,8 @@ def compute_metrics(
 
     Decodes predictions and labels (-100 is padding), scores the texts, and returns one float per value. With
     `batch_eval_metrics=True` only texts are kept between batches, not logits. Predictions may be token ids
-    (`predict_with_generate=True`) or logits, of which the best token at each position is taken.
+    (`predict_with_generate=True`) or logits, of which the best token at each position is taken. An evaluation that
+    is interrupted from outside leaves its batches behind; make a new hook then.
 
     Args:
         tokenizer: the tokenizer (or processor) the model was trained with.
@@ -51,9 +52,13 @@ class ComputeMetrics:
             raise InputError(
                 "the evaluation set has no labels; there is nothing to compare the predictions with."
             )
-        predictions = self._decode(evaluation.predictions, "predictions")
-        references = self._decode(evaluation.label_ids, "labels")
-        self.examples += make_examples(predictions, references)
+        try:
+            predictions = self._decode(evaluation.predictions, "predictions")
+            references = self._decode(evaluation.label_ids, "labels")
+            self.examples += make_examples(predictions, references)
+        except Exception:
+            self.examples = []  # what is left of this evaluation must not reach the next one
+            raise
         if not compute_result:
             return {}
         examples, self.examples = self.examples, []
@@ -72,7 +77,11 @@ class ComputeMetrics:
 
     def _decode(self, ids: Any, what: str) -> list[str]:
         ids = ids[0] if isinstance(ids, (tuple, list)) else ids
-        ids = ids.detach().cpu().numpy() if hasattr(ids, "detach") else np.asarray(ids)
+        if hasattr(ids, "detach"):
+            ids = ids.detach().cpu()
+            ids = (ids.float() if ids.is_floating_point() else ids).numpy()  # numpy has no bfloat16
+        else:
+            ids = np.asarray(ids)
         if ids.ndim == 3:  # logits [batch, length, vocabulary]; padding of logits is -100 throughout
             padding = (ids == -100).all(-1)
             ids = np.where(padding, -100, ids.argmax(-1))

@@ -33,7 +33,7 @@ def _check(confidence: float, n: int) -> None:
     if not 0 < confidence < 1:
         raise InputError(f"confidence is {confidence}; expected a number between 0 and 1, such as 0.95.")
     if n < 2:
-        raise InputError(f"a confidence interval needs at least 2 examples, got {n}; leave confidence=None.")
+        raise InputError(f"a confidence interval needs at least 2 examples, got {n}.")
 
 
 def mean_intervals(

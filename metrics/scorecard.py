@@ -14,7 +14,16 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from summarily.metrics import load_all
-from summarily.metrics.base import Example, InputError, Metric, Score, Values, add_counts, make_examples
+from summarily.metrics.base import (
+    Example,
+    InputError,
+    Metric,
+    Score,
+    Values,
+    add_counts,
+    make_examples,
+    rows_of,
+)
 from summarily.metrics.cost import Meter, Watch
 from summarily.metrics.files import write_atomically
 from summarily.metrics.resampling import PairedTest, holm, paired_test
@@ -70,7 +79,7 @@ class Scorecard(Mapping[str, Score]):
                     ]
                 )
         confidence = next((s.interval[s.main].confidence for s in self.values() if s.interval), None)
-        level = f"{confidence:.0%} interval" if confidence else ""
+        level = f"{100 * confidence:g}% interval" if confidence else ""
         header = ["metric", "value", "mean", level, "seconds", "encoding", "peak MB"]
         lines = [format_table(header, rows, right=range(2, 7))]
         counts = [f"{label}: {name} {n}" for label, s in self.items() for name, n in s.counts.items() if n]
@@ -380,7 +389,7 @@ class Comparison:
             "metric",
             "pair",
             "difference",
-            f"{self.confidence:.0%} interval",
+            f"{100 * self.confidence:g}% interval",
             "p boot",
             "p perm",
             "p Holm",
@@ -453,7 +462,14 @@ def compare(
     """
     if not isinstance(systems, Mapping) or len(systems) < 2:
         raise InputError('systems must map at least two names to predictions, as {"A": [...], "B": [...]}.')
+    if confidence is None:
+        raise InputError("compare needs a confidence, such as 0.95.")
     chosen, skipped = load_all(metrics, preset)
+    # Every system is paired with them, so a generator has to be read out first.
+    references, sources = (
+        rows_of("references", references),
+        None if sources is None else rows_of("sources", sources),
+    )
     examples: list[Example] = []
     for system, predictions in systems.items():
         try:

@@ -264,8 +264,19 @@ def _lines(path: str) -> list[str]:
     return read_lines(path)
 
 
+def _given(options: argparse.Namespace, name: str) -> bool:
+    return bool(getattr(options, name, None))
+
+
 def _references(options: argparse.Namespace) -> tuple[list[Any], list[Any] | None, dict[str, list[Any]]]:
     """References, sources, and the table they came from (empty for text files)."""
+    if options.sample and (options.data or _given(options, "predictions") or _given(options, "systems")):
+        raise _bad("--sample stands alone; leave out the table, --predictions and --systems.")
+    for name in ("references", "sources"):
+        if (options.data or options.sample) and _given(options, name):
+            raise _bad(f"--{name} goes with text files; with a table use --{name[:-1]}-column.")
+    if options.data and _given(options, "predictions"):
+        raise _bad("--predictions goes with text files; with a table use --prediction-column.")
     if options.sample:
         from summarily.sample import load_sample
 
@@ -299,6 +310,8 @@ def _systems(names: Sequence[str], table: dict[str, list[Any]]) -> dict[str, lis
     systems: dict[str, list[Any]] = {}
     for entry in names:
         name, equals, path = entry.partition("=")
+        if name in systems:
+            raise _bad(f"--systems names {name!r} twice.")
         systems[name] = _lines(path) if equals else column(table, name)
     if len(systems) < 2:
         raise _bad("--systems needs at least two of NAME=FILE, or of the table's columns.")

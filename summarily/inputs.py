@@ -5,7 +5,9 @@ from __future__ import annotations
 import contextlib
 import csv
 import gzip
+import io
 import json
+import zlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import IO, Any
@@ -23,12 +25,12 @@ def _ending(path: Path) -> str:
 def _open(path: Path) -> Iterator[IO[str]]:
     opened = gzip.open if path.suffix == ".gz" else open
     try:
-        with opened(path, "rt", encoding="utf-8", newline="") as stream:
+        with opened(path, "rt", encoding="utf-8-sig", newline="") as stream:
             yield stream
     except UnicodeDecodeError as error:
         raise InputError(f"{path} is not UTF-8 (byte {error.start}); convert it first.") from None
-    except gzip.BadGzipFile:
-        raise InputError(f"{path} is not a gzip file, whatever its name says.") from None
+    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
+        raise InputError(f"{path} is not a whole gzip file: {error}") from None
 
 
 def read_lines(path: str) -> list[str]:
@@ -55,7 +57,7 @@ def read_table(name: str, split: str = "test", config: str | None = None) -> dic
     path = Path(name)
     if path.is_file():
         return _read_file(path)
-    if _ending(path) in TABLE_ENDINGS or path.exists():
+    if _ending(path) in TABLE_ENDINGS:
         raise InputError(f"there is no file {name}.")
     return _read_dataset(name, split, config)
 
@@ -74,12 +76,22 @@ def _read_file(path: Path) -> dict[str, list[Any]]:
                 raise InputError(f"{path}, row {number}: expected {len(reader.fieldnames or [])} fields.")
         return _columns(rows)
     if ending == ".parquet":
-        import pandas
-
-        return pandas.read_parquet(path).to_dict(orient="list")
+        return _read_parquet(path)
     raise InputError(
         f"{path}: unknown kind of file; expected one of {', '.join(TABLE_ENDINGS)} (or --predictions)."
     )
+
+
+def _read_parquet(path: Path) -> dict[str, list[Any]]:
+    import pandas
+
+    opened: Any = gzip.open if path.suffix == ".gz" else open
+    try:
+        with opened(path, "rb") as stream:
+            return pandas.read_parquet(io.BytesIO(stream.read())).to_dict(orient="list")
+    except (ValueError, EOFError, gzip.BadGzipFile, zlib.error) as error:
+        reason = str(error).splitlines()[0]
+        raise InputError(f"{path} is not a parquet file that can be read: {reason}") from None
 
 
 def _json_rows(path: Path) -> list[dict[str, Any]]:

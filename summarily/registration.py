@@ -108,6 +108,6 @@ def _place(script: bytes, name: str, folder: Path) -> None:
 
 def _make_newest(target: Path, folder: Path) -> None:
     """`evaluate` takes the version modified last."""
-    others = [path.stat().st_mtime for path in folder.glob(f"*/{target.name}") if path != target]
+    others = [path.stat().st_mtime for path in folder.glob(f"[!.]*/{target.name}") if path != target]
     if others and max(others) >= target.stat().st_mtime:
         os.utime(target, (max(others) + 1, max(others) + 1))

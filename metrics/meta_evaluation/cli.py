@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 from dataclasses import asdict
 from typing import Any
 
@@ -39,7 +40,9 @@ def run_human(options: argparse.Namespace) -> int:
     if options.metrics == "all":
         metrics = human.default_metrics(options.preset)
     else:
-        metrics = {name: load(name, preset=options.preset) for name in options.metrics.split(",")}
+        metrics = {
+            name.strip(): load(name.strip(), preset=options.preset) for name in options.metrics.split(",")
+        }
     rows, signatures = human.agreement(judgements, metrics, options.baseline)
     articles, undefined = rows[0].articles, rows[0].undefined_articles
     print(f"{judgements.name}: {len(judgements.human)} summaries of {articles + undefined} articles")
@@ -54,5 +57,14 @@ def run_human(options: argparse.Namespace) -> int:
             "rows": [asdict(row) for row in rows],
             "signatures": signatures,
         }
-        write_atomically(options.json, json.dumps(result, indent=2))
+        write_atomically(options.json, json.dumps(_without_nan(result), indent=2, allow_nan=False))
     return 0
+
+
+def _without_nan(value: Any) -> Any:
+    """An undefined correlation is null in JSON."""
+    if isinstance(value, dict):
+        return {key: _without_nan(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_without_nan(item) for item in value]
+    return None if isinstance(value, float) and math.isnan(value) else value

@@ -55,7 +55,9 @@ def read_chaganty(folder: Path, question: str = "overall") -> Judgements:
         row["cnndm_hash"]: row["reference"] for row in _rows(folder / "news/cnndm_test_references.jsonl.gz")
     }
     result = Judgements("chaganty_dev", [], [], [], [], [], {"reference rows": 0, f"no {question} score": 0})
+    known: set[str] = set()
     for row in _rows(folder / "human/chaganty_dev.jsonl.gz"):
+        known.update(row["human"])
         if row["system"] == "reference":
             result.dropped["reference rows"] += 1
         elif row["human"].get(question) is None:
@@ -66,6 +68,8 @@ def read_chaganty(folder: Path, question: str = "overall") -> Judgements:
             result.human.append(float(row["human"][question]))
             result.inputs.append(row["id"])
             result.systems.append(row["system"])
+    if not result.human:
+        raise InputError(f"no summary has a human score {question!r}; there are: {', '.join(sorted(known))}.")
     return result
 
 
@@ -87,20 +91,20 @@ class Agreement:
 
 
 def agreement(
-    judgements: Judgements, metrics: Mapping[str, Metric], baseline: str = "rougeLsum"
+    judgements: Judgements, metrics: Mapping[str, Metric], baseline: str = "rougeL"
 ) -> tuple[list[Agreement], dict[str, str]]:
     """How each value of each metric agrees with people, and the signatures.
 
     Pooled p-values test each metric's Spearman correlation against that of `baseline`, a key of one of the metrics.
     """
+    if baseline not in {key for metric in metrics.values() for key in metric.keys}:
+        raise InputError(f"the baseline {baseline!r} is not among the values of {', '.join(metrics)}.")
     card = score(judgements.summaries, judgements.references, metrics=dict(metrics))
     columns = {
         (label, key): values for label, result in card.items() for key, values in result.per_example.items()
     }
-    named = [values for (_, key), values in columns.items() if key == baseline]
-    if not named:
-        raise InputError(f"the baseline {baseline!r} is not among the values scored.")
-    rows = [_agreement(judgements, label, key, values, named[0]) for (label, key), values in columns.items()]
+    reference = next(values for (_, key), values in columns.items() if key == baseline)
+    rows = [_agreement(judgements, label, key, values, reference) for (label, key), values in columns.items()]
     return rows, {label: str(result.signature) for label, result in card.items()}
 
 

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import functools
-import tempfile
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 from summarily.metrics import Metric, load
@@ -60,8 +58,3 @@ def corpus() -> tuple[list[str], list[list[str]], list[str]]:
     ]
     sources += ["Snow fell in Oslo on Monday."] * 4
     return predictions, references, sources
-
-
-@functools.cache
-def scratch() -> Path:
-    return Path(tempfile.mkdtemp(prefix="summarily-suite-"))

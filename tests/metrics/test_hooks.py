@@ -58,6 +58,12 @@ def test_logits_are_scored_the_same_with_and_without_batches(tiny_summarizer, tm
     assert keys and {key: whole[key] for key in keys} == {key: batched[key] for key in keys}
 
 
+def test_logits_in_half_precision_are_scored(tiny_summarizer, tmp_path):
+    _, result = evaluate(tiny_summarizer, tmp_path, batch_eval_metrics=True, bf16_full_eval=True)
+    tiny_summarizer["model"].float()  # the Trainer leaves the model in bfloat16
+    assert "eval_rouge1" in result
+
+
 def test_padding_is_not_text(tokenizer):
     hook = summarily.compute_metrics(tokenizer, metrics="rouge")
     labels = np.array([[4, 5, 7, 2, -100], [12, 6, 8, 11, 2]])

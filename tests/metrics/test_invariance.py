@@ -14,7 +14,7 @@ import pytest
 
 from summarily.metrics import METRICS, scorecard
 from summarily.metrics.base import Score
-from tests.metrics.suite import CASES, TOLERANCE, corpus, forget, make, options_of, scratch
+from tests.metrics.suite import CASES, TOLERANCE, corpus, forget, make, options_of
 
 every_metric = pytest.mark.parametrize("name", CASES)
 
@@ -147,7 +147,7 @@ def test_two_processes_print_the_numbers_of_one(tmp_path):
     for name in CASES:
         for option, value in options_of(name).items():
             arguments += ["--set", f"{name}.{option}={value}"]
-    environment = {**os.environ, "SCRATCH": str(scratch()), "OMP_NUM_THREADS": "1"}
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     alone, together = tmp_path / "alone.json", tmp_path / "together.json"
     # Without a GPU, --multi_gpu is how accelerate starts several CPU processes; --cpu starts one.
     launch = [sys.executable, "-m", "accelerate.commands.launch", "--multi_gpu", "--num_processes", "2"]

@@ -233,3 +233,40 @@ def test_meter_sees_memory_and_time():
         block = bytearray(64 * 1024 * 1024)
         block[::4096] = b"x" * len(block[::4096])
     assert meter.peak_memory > 50 * 1024 * 1024 and meter.seconds > 0
+
+
+def test_compare_takes_generators_and_wants_a_confidence():
+    references = ["the cat sat", "a dog barked"]
+    systems = {"A": references, "B": ["a cat", "no dog"]}
+    given = summarily.compare(systems, (text for text in references), metrics="rouge")
+    assert given.ranking == {"rouge": ["A", "B"]}
+    with pytest.raises(InputError, match="compare needs a confidence"):
+        summarily.compare(systems, references, metrics="rouge", confidence=None)
+
+
+def test_a_write_goes_through_links_and_leaves_pipes_alone(tmp_path):
+    import os
+    import threading
+
+    target, link, pipe = tmp_path / "target", tmp_path / "link", tmp_path / "pipe"
+    target.write_text("old")
+    link.symlink_to(target)
+    write_atomically(link, "new")
+    assert link.is_symlink() and target.read_text() == "new"
+    os.mkfifo(pipe)
+    reader = threading.Thread(target=lambda: received.append(pipe.read_text()))
+    received: list[str] = []
+    reader.start()
+    write_atomically(pipe, "through")
+    reader.join(10)
+    assert received == ["through"] and pipe.is_fifo()
+
+
+def test_the_level_of_an_interval_is_shown_as_it_was_asked_for():
+    card = summarily.score(PREDICTIONS, REFERENCES, metrics="rouge", confidence=0.995)
+    assert "99.5% interval" in card.table()
+
+
+def test_costs_add_up_and_peaks_do_not():
+    a, b = (Score("x", {"x": [1.0]}, Signature("x"), cost={"seconds": 1.0, "peak_memory": p}) for p in (5, 3))
+    assert (a + b).cost == {"seconds": 2.0, "peak_memory": 5}

@@ -166,3 +166,39 @@ def test_every_extension_has_a_help_that_teaches(capsys):
             main([name, "--help"])
         assert caught.value.code == 0
         assert f"summarily {name}" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["score", "{t}/t.csv", "--references", "{t}/reference.txt"], "--references goes with text files"),
+        (["score", "{t}/t.csv", "--sources", "no.txt"], "--sources goes with text files"),
+        (["score", "{t}/t.csv", "--predictions", "no.txt"], "--predictions goes with text files"),
+        (["score", "--sample", "--predictions", "no.txt"], "--sample stands alone"),
+        (["compare", "--sample", "--systems", "a"], "--sample stands alone"),
+        (["compare", "{t}/t.csv", "--systems", "other", "other"], "names 'other' twice"),
+        (["score", "{t}/bad.parquet"], "is not a parquet file"),
+        (["score", "{t}/cut.jsonl.gz"], "is not a whole gzip file"),
+    ],
+)
+def test_no_input_is_accepted_and_ignored(tables, arguments, message, capsys):
+    (tables / "bad.parquet").write_bytes(b"not parquet")
+    (tables / "cut.jsonl.gz").write_bytes((tables / "t.jsonl.gz").read_bytes()[:-12])
+    assert main([argument.replace("{t}", str(tables)) for argument in arguments]) == 2
+    captured = capsys.readouterr()
+    assert message in captured.err and captured.err.count("\n") == 1
+
+
+def test_files_saved_with_a_byte_order_mark_are_read(tables):
+    output = tables / "out.json"
+    (tables / "excel.csv").write_text((tables / "t.csv").read_text(), encoding="utf-8-sig")
+    assert main(["score", str(tables / "excel.csv"), "--metrics", "rouge", "--json", str(output)]) == 0
+    assert rouge1(output) == pytest.approx([2 / 3, 1.0, 0.0])
+
+
+def test_a_gzipped_parquet_file_is_read(tables):
+    output = tables / "out.json"
+    with gzip.open(tables / "t.parquet.gz", "wb") as file:
+        file.write((tables / "t.parquet").read_bytes())
+    assert main(["score", str(tables / "t.parquet.gz"), "--metrics", "rouge", "--json", str(output)]) == 0
+    assert rouge1(output) == pytest.approx([2 / 3, 1.0, 0.0])
