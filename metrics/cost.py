@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from types import TracebackType
 
 
@@ -28,66 +27,71 @@ def _resident() -> Callable[[], int]:
     return lambda: int(process.memory_info().rss)
 
 
-class Watch:
-    """A thread that samples memory, every 20 ms, for whichever meter is running; one serves many in turn.
+class Meter:
+    """Measures a block: `seconds`, and `peak_memory` in bytes above what was resident before.
 
-    An allocation that lives shorter than that may be missed.
+    Memory is sampled every 20 ms, so an allocation that lives shorter may be missed.
 
     Example:
-        >>> with Watch() as watch:
-        ...     with watch.measure() as meter:
-        ...         text = "a" * 1000
+        >>> with Meter() as meter:
+        ...     text = "a" * 1000
         >>> meter.seconds >= 0
         True
     """
 
-    def __init__(self, interval: float = 0.02):
-        self.interval = interval
-        self._current: Meter | None = None
-        self._done = threading.Event()
-        self._thread = threading.Thread(target=self._run, daemon=True)
+    def __init__(self) -> None:
+        self.seconds = 0.0
+        self.peak_memory = 0
 
-    def __enter__(self) -> Watch:
-        self._thread.start()
+    def __enter__(self) -> Meter:
+        self._resident = _resident()
+        self._before = self._resident()
+        _sampler(os.getpid()).add(self)
+        self._start = time.perf_counter()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._done.set()
-        self._thread.join()
-
-    def _run(self) -> None:
-        while not self._done.wait(self.interval):
-            meter = self._current
-            if meter is not None:
-                meter.sample()
-
-    @contextlib.contextmanager
-    def measure(self) -> Iterator[Meter]:
-        """Measure a block. Blocks of one watch follow each other; they do not nest."""
-        meter = Meter()
-        self._current = meter
-        try:
-            yield meter
-        finally:
-            self._current = None
-            meter.stop()
-
-
-class Meter:
-    """What a block has cost: `seconds`, and `peak_memory` in bytes above what was resident before."""
-
-    def __init__(self) -> None:
-        self.seconds = 0.0
-        self.peak_memory = 0
-        self._resident = _resident()
-        self._before = self._resident()
-        self._start = time.perf_counter()
+        self.seconds += time.perf_counter() - self._start
+        _sampler(os.getpid()).remove(self)
+        self.sample()
 
     def sample(self) -> None:
         self.peak_memory = max(self.peak_memory, self._resident() - self._before)
 
-    def stop(self) -> None:
-        self.seconds = time.perf_counter() - self._start
-        self.sample()
+
+class _Sampler:
+    """A thread that samples for all running meters. It is started once: a thread per meter costs more than many
+    a block that is measured."""
+
+    interval = 0.02
+
+    def __init__(self) -> None:
+        self.meters: set[Meter] = set()
+        self.wanted = threading.Event()
+        threading.Thread(target=self._run, daemon=True, name="summarily-memory").start()
+
+    def add(self, meter: Meter) -> None:
+        self.meters.add(meter)
+        self.wanted.set()
+
+    def remove(self, meter: Meter) -> None:
+        self.meters.discard(meter)
+
+    def _run(self) -> None:
+        while True:
+            self.wanted.wait()
+            time.sleep(self.interval)
+            if not self.meters:
+                self.wanted.clear()
+                if self.meters:  # one came in between
+                    self.wanted.set()
+            for meter in tuple(self.meters):
+                meter.sample()
+
+
+@functools.cache
+def _sampler(process: int) -> _Sampler:
+    """The sampler of this process; a forked one has no threads and gets its own."""
+    return _Sampler()

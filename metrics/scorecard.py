@@ -24,7 +24,7 @@ from summarily.metrics.base import (
     make_examples,
     rows_of,
 )
-from summarily.metrics.cost import Meter, Watch
+from summarily.metrics.cost import Meter
 from summarily.metrics.files import write_atomically
 from summarily.metrics.resampling import PairedTest, holm, paired_test
 from summarily.metrics.tables import format_table
@@ -272,13 +272,12 @@ def _score_rows(
 
     tallies = {label: _Tally() for label in metrics}
     disable = None if progress is None else not progress
-    bar = tqdm(total=len(rows), desc="scoring", unit=" summaries", disable=disable, leave=False)
-    with bar, Watch() as watch:
+    with tqdm(total=len(rows), desc="scoring", unit=" summaries", disable=disable, leave=False) as bar:
         for chunk in _chunks(examples, rows):
             batch = [examples[row] for row in chunk]
-            _encode_for_all(metrics, batch, tallies, watch)
+            _encode_for_all(metrics, batch, tallies)
             for label, metric in metrics.items():
-                with watch.measure() as meter:
+                with Meter() as meter:
                     values = metric.score_examples(batch, statistics[label])
                 tallies[label].add(chunk, values, meter)
             bar.update(len(chunk))
@@ -286,7 +285,7 @@ def _score_rows(
 
 
 def _encode_for_all(
-    metrics: Mapping[str, Metric], batch: Sequence[Example], tallies: Mapping[str, _Tally], watch: Watch
+    metrics: Mapping[str, Metric], batch: Sequence[Example], tallies: Mapping[str, _Tally]
 ) -> None:
     """Merge the encoder passes that the metrics ask for and run each once."""
     wanted: dict[Any, tuple[dict[str, None], set[int], list[str]]] = {}
@@ -297,7 +296,7 @@ def _encode_for_all(
             layers.update(request.layers)
             users.append(label)
     for encoder, (texts, layers, users) in wanted.items():
-        with watch.measure() as meter:
+        with Meter() as meter:
             encoder.prefetch(list(texts), sorted(layers))
         for label in set(users):
             tallies[label].spend(shared_seconds=meter.seconds, peak_memory=meter.peak_memory)

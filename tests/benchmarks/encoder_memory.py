@@ -32,13 +32,13 @@ def measure(number: int) -> dict[str, float]:
     import torch
 
     from summarily.metrics import load
-    from summarily.metrics.cost import Watch
+    from summarily.metrics.cost import Meter
 
     torch.set_num_threads(1)
     metric = load("bertscore", layer=1, device="cpu")
     metric.compute(["a warm up"], ["of the model"])
     predictions, references = pairs(number)
-    with Watch(interval=0.05) as watch, watch.measure() as meter:
+    with Meter() as meter:
         metric.compute(predictions, references)
     return {"pairs": number, "peak": meter.peak_memory, "seconds": meter.seconds}
 

@@ -9,7 +9,7 @@ import pytest
 import summarily
 from summarily.metrics import Metric, Values, load
 from summarily.metrics.base import InputError, MissingRequirement, Score, Signature, make_examples
-from summarily.metrics.cost import Watch
+from summarily.metrics.cost import Meter
 from summarily.metrics.files import write_atomically
 
 PREDICTIONS = ["a cat sat", "dogs bark at night", "snow fell"] * 4
@@ -229,7 +229,7 @@ def test_a_failed_write_leaves_the_old_file(tmp_path, monkeypatch):
 
 
 def test_meter_sees_memory_and_time():
-    with Watch() as watch, watch.measure() as meter:
+    with Meter() as meter:
         block = bytearray(64 * 1024 * 1024)
         block[::4096] = b"x" * len(block[::4096])
     assert meter.peak_memory > 50 * 1024 * 1024 and meter.seconds > 0
@@ -270,3 +270,28 @@ def test_the_level_of_an_interval_is_shown_as_it_was_asked_for():
 def test_costs_add_up_and_peaks_do_not():
     a, b = (Score("x", {"x": [1.0]}, Signature("x"), cost={"seconds": 1.0, "peak_memory": p}) for p in (5, 3))
     assert (a + b).cost == {"seconds": 2.0, "peak_memory": 5}
+
+
+def test_meters_of_a_forked_process_and_of_threads_work():
+    import multiprocessing
+    import threading
+
+    with Meter():
+        pass  # the sampler of this process runs now; a fork does not inherit its thread
+    context = multiprocessing.get_context("fork")
+    with context.Pool(1) as pool:
+        assert pool.apply(_grow) > 50 * 1024 * 1024
+    peaks: list[int] = []
+    threads = [threading.Thread(target=lambda: peaks.append(_grow())) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert min(peaks) > 50 * 1024 * 1024
+
+
+def _grow() -> int:
+    with Meter() as meter:
+        block = bytearray(64 * 1024 * 1024)
+        block[::4096] = b"x" * len(block[::4096])
+    return meter.peak_memory
