@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+import summarily.hub_cards
 import summarily.metrics
 import summarily.modeling
 
@@ -20,7 +21,7 @@ ROOT = Path(__file__).parents[1]
 
 def modules() -> list[str]:
     names = [f"summarily.{path.stem}" for path in (ROOT / "summarily").glob("[a-z]*.py")]
-    for package in (summarily.metrics, summarily.modeling):
+    for package in (summarily.hub_cards, summarily.metrics, summarily.modeling):
         names.append(package.__name__)
         names += [module.name for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}.")]
     apps = [name for name in names if re.fullmatch(r"summarily\.metrics\.\w+\.app", name)]
@@ -41,7 +42,11 @@ def python_blocks(document: Path) -> list[str]:
     )
 
 
-DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "metrics").glob("*/README.md"))]
+DOCUMENTS = [
+    ROOT / "README.md",
+    *sorted((ROOT / "metrics").glob("*/README.md")),
+    *sorted((ROOT / "hub_cards").glob("*/README.md")),
+]
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))

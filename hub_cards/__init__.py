@@ -1,0 +1,33 @@
+"""The models we ship, one folder each: card, config, tokenizer and weights, as they go to the Hub."""
+
+from __future__ import annotations
+
+import difflib
+from pathlib import Path
+
+
+def shipped() -> list[str]:
+    """The names of the models that come with the package.
+
+    Example:
+        >>> "headlines" in shipped()
+        True
+    """
+    return sorted(path.parent.name for path in Path(__file__).parent.glob("*/config.json"))
+
+
+def folder(name: str) -> str:
+    """Where a shipped model lies, for `from_pretrained`.
+
+    Example:
+        >>> import summarily.modeling
+        >>> from transformers import AutoModelForSeq2SeqLM
+        >>> type(AutoModelForSeq2SeqLM.from_pretrained(folder("headlines"))).__name__
+        'AttentionVariantForConditionalGeneration'
+    """
+    known = shipped()
+    if name not in known:
+        close = difflib.get_close_matches(name, known, n=1)
+        hint = f" did you mean {close[0]!r}?" if close else ""
+        raise ValueError(f"no model {name!r} is shipped;{hint} Known: {', '.join(known)}.")
+    return str(Path(__file__).parent / name)

@@ -1,0 +1,64 @@
+"""The shipped models load through the Auto classes, are small, and do what their cards say."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+import torch
+
+import summarily.modeling  # noqa: F401 - registers the classes
+from summarily.hub_cards import folder, shipped
+
+LIMIT = 12 * 2**20
+
+
+@pytest.mark.parametrize("name", shipped())
+def test_a_shipped_model_is_small_and_has_a_card_with_results(name):
+    files = {path.name: path for path in Path(folder(name)).iterdir()}
+    assert sum(path.stat().st_size for path in files.values()) < LIMIT
+    assert not {"pytorch_model.bin"} & set(files), "safetensors only"
+    card = files["README.md"].read_text()
+    assert card.startswith("---\n") and "model-index" in card and "## Limits" in card
+    assert re.search(r"`rouge\|", card), "scores come with their signatures"
+
+
+def test_an_unknown_model_is_named():
+    with pytest.raises(ValueError, match="did you mean 'headlines'"):
+        folder("headline")
+
+
+@pytest.fixture(scope="module")
+def headlines():
+    from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
+
+    path = folder("headlines")
+    return AutoModelForSeq2SeqLM.from_pretrained(path, dtype=torch.float32), AutoTokenizer.from_pretrained(
+        path
+    )
+
+
+def summarize(headlines, text: str) -> str:
+    model, tokenizer = headlines
+    inputs = tokenizer(text, return_tensors="pt", truncation=True)
+    return tokenizer.decode(model.generate(**inputs)[0], skip_special_tokens=True)
+
+
+def test_the_headline_model_says_what_the_paragraph_is_about(headlines):
+    # Invented paragraphs in the style of a newswire.
+    paragraph = (
+        "Norsk Papir AS said its board approved a two-for-one stock split and raised its quarterly dividend "
+        "to 12 cents a share from 10 cents."
+    )
+    headline = summarize(headlines, paragraph)
+    assert 2 <= len(headline.split()) <= 20
+    assert {"split", "stock", "dividend", "raises", "payout"} & set(headline.split()), headline
+
+
+def test_the_headline_model_is_the_mechanism_its_config_names(headlines):
+    model, _ = headlines
+    config = json.loads((Path(folder("headlines")) / "config.json").read_text())
+    assert model.config.attention_type == config["attention_type"] == "relative"
+    assert sum(p.numel() for p in model.parameters()) < 3_000_000
