@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import functools
 import os
 import threading
@@ -70,7 +71,17 @@ class _Sampler:
     def __init__(self) -> None:
         self.meters: set[Meter] = set()
         self.wanted = threading.Event()
-        threading.Thread(target=self._run, daemon=True, name="summarily-memory").start()
+        self.stopped = False
+        self.thread = threading.Thread(target=self._run, daemon=True, name="summarily-memory")
+        self.thread.start()
+        # A thread that still runs while the interpreter is taken down can abort the process.
+        atexit.register(self.stop)
+
+    def stop(self) -> None:
+        self.stopped = True
+        self.wanted.set()
+        if self.thread.is_alive():
+            self.thread.join(1.0)
 
     def add(self, meter: Meter) -> None:
         self.meters.add(meter)
@@ -82,6 +93,8 @@ class _Sampler:
     def _run(self) -> None:
         while True:
             self.wanted.wait()
+            if self.stopped:
+                return
             time.sleep(self.interval)
             if not self.meters:
                 self.wanted.clear()

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from summarily.processes import is_main
+from summarily.processes import is_main, leave
 from summarily.version import __version__
 
 _DESCRIPTION = """\
@@ -48,7 +48,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     arguments = list(sys.argv[1:] if arguments is None else arguments)
     options = _parser(arguments).parse_args(arguments)
     try:
-        return options.run(options) or 0
+        code = options.run(options) or 0
+        if code == 0:  # after a failure the others may never come
+            leave()
+        return code
     except (InputError, MissingRequirement) as error:
         return _fail(str(error))
     except BrokenPipeError:

@@ -36,3 +36,14 @@ def rank_and_world() -> tuple[int, int]:
 
     state = PartialState(cpu=not torch.accelerator.is_available())
     return state.process_index, state.num_processes
+
+
+def leave() -> None:
+    """Wait for the others and part from them: a process that just ends takes the connections of the rest down."""
+    if int(os.environ.get("WORLD_SIZE", "1")) == 1 or "torch" not in sys.modules:
+        return
+    import torch.distributed
+
+    if torch.distributed.is_available() and torch.distributed.is_initialized():
+        torch.distributed.barrier()
+        torch.distributed.destroy_process_group()
