@@ -36,6 +36,7 @@ FAMILIES = (
             "AutoModelForSeq2SeqLM": "AttentionVariantForConditionalGeneration",
         },
     ),
+    ModelFamily("cloze_reader", "ClozeReaderConfig", {"AutoModel": "ClozeReader"}),
     ModelFamily("infersent", "InferSentConfig", {"AutoModel": "InferSentModel"}),
     ModelFamily(
         "led",

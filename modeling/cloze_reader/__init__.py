@@ -1,0 +1,1 @@
+"""The attentive reader: cloze questions about entities, answered from a passage."""

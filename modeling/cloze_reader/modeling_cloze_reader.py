@@ -1,0 +1,355 @@
+"""The attentive reader of Chen, Bolton and Manning (2016) as a transformers model."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import nn
+from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence, pad_sequence
+from transformers import AutoTokenizer, PreTrainedModel
+from transformers import initialization as init
+from transformers.utils import ModelOutput
+
+from summarily.modeling.cloze_reader.cloze_entities import ENTITY, Answer, entities_of, relabel
+from summarily.modeling.cloze_reader.configuration_cloze_reader import ClozeReaderConfig
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
+SMALLEST_PROBABILITY = 1e-7
+
+
+@dataclass
+class ReaderOutput(ModelOutput):
+    """`logits` [questions, entities]: minus infinity for entities that the passage does not mention."""
+
+    loss: torch.FloatTensor | None = None
+    logits: torch.FloatTensor | None = None
+
+
+def masked_answer_loss(logits: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+    """The mean of -log P(answer), P not below 1e-7: an answer that is not in the passage teaches nothing."""
+    log_probabilities = torch.log_softmax(logits.float(), dim=-1)
+    right = log_probabilities.gather(1, labels[:, None])[:, 0]
+    smallest = torch.log(torch.tensor(SMALLEST_PROBABILITY, device=logits.device))
+    return -torch.maximum(right, smallest).mean()
+
+
+class ClozeReader(PreTrainedModel):
+    """Answers cloze questions by the entity of a passage that fills the blank.
+
+    The question's final states attend to the passage's states, and the attended state is classified over entity
+    labels, of which only those in the passage count:
+
+        alpha_i = softmax_i(q^T W_s p_i);  o = sum_i alpha_i p_i;  P(a) ~ exp(w_a^T o + b_a) 1[a in passage]
+
+    Reference: Chen, Bolton and Manning (2016). A passage is encoded once for all its questions.
+
+    Example:
+
+    >>> config = ClozeReaderConfig(vocab_size=30, embedding_size=4, hidden_size=3, max_entities=5)
+    >>> passage, question = torch.tensor([[7, 25, 8, 26]]), torch.tensor([[3, 8]])
+    >>> ClozeReader(config)(passage, question_ids=question).logits.isfinite().tolist()
+    [[True, True, False, False, False]]
+    """
+
+    config_class = ClozeReaderConfig
+    main_input_name = "input_ids"
+
+    def __init__(self, config: ClozeReaderConfig):
+        super().__init__(config)
+        self.word_embeddings = nn.Embedding(config.vocab_size, config.embedding_size, config.pad_token_id)
+        self.dropout = nn.Dropout(config.dropout)
+        sizes = (config.embedding_size, config.hidden_size)
+        self.passage_encoder = nn.GRU(*sizes, bidirectional=True, batch_first=True)
+        self.question_encoder = nn.GRU(*sizes, bidirectional=True, batch_first=True)
+        self.attention = nn.Linear(2 * config.hidden_size, 2 * config.hidden_size, bias=False)  # W_s
+        self.classifier = nn.Linear(2 * config.hidden_size, config.max_entities)  # W_a
+        self._tokenizer: PreTrainedTokenizerBase | None = None
+        self.post_init()
+
+    def _init_weights(self, module: nn.Module) -> None:
+        if isinstance(module, nn.Embedding):
+            init.uniform_(module.weight, -0.01, 0.01)
+            if module.padding_idx is not None:
+                init.zeros_(module.weight[module.padding_idx])
+        elif isinstance(module, nn.GRU):
+            for name, weight in module.named_parameters():
+                init.normal_(weight, std=0.0 if name.startswith("bias") else 0.1)
+        elif isinstance(module, nn.Linear):
+            init.uniform_(module.weight, -0.01, 0.01)
+            if module.bias is not None:
+                init.zeros_(module.bias)
+
+    def get_input_embeddings(self) -> nn.Module:
+        return self.word_embeddings
+
+    def set_input_embeddings(self, value: nn.Module) -> None:
+        self.word_embeddings = value
+
+    # --- the network ------------------------------------------------------------------------------------
+
+    def forward(
+        self,
+        input_ids: torch.LongTensor,
+        attention_mask: torch.Tensor | None = None,
+        question_ids: torch.LongTensor | None = None,
+        question_mask: torch.Tensor | None = None,
+        question_passage: torch.LongTensor | None = None,
+        labels: torch.LongTensor | None = None,
+        return_dict: bool | None = None,
+    ) -> ReaderOutput | tuple[torch.Tensor, ...]:
+        """Score the entities of each question's passage.
+
+        Args:
+            input_ids: passages, padded on the right.
+            attention_mask: 1 for tokens, 0 for padding; by default what is not the padding token.
+            question_ids: questions, padded on the right.
+            question_mask: as `attention_mask`, of the questions.
+            question_passage: the row of each question's passage; by default question i is about passage i.
+            labels: the number of the entity that answers each question.
+        """
+        if question_ids is None:
+            raise ValueError("question_ids is missing: the reader answers questions about a passage.")
+        passage_mask = self._mask(input_ids, attention_mask, "passage")
+        question_mask = self._mask(question_ids, question_mask, "question")
+        if question_passage is None:
+            if len(question_ids) != len(input_ids):
+                raise ValueError(
+                    f"{len(question_ids)} questions about {len(input_ids)} passages: say which is about which "
+                    "in question_passage."
+                )
+            question_passage = torch.arange(len(input_ids), device=input_ids.device)
+        passage, _ = self._encode(self.passage_encoder, input_ids, passage_mask)  # [passages, length, 2h]
+        _, question = self._encode(self.question_encoder, question_ids, question_mask)  # [questions, 2h]
+
+        attended = self._attend(question, passage, passage_mask, question_passage)
+        logits = self.classifier(attended)
+        present = self._present(input_ids, passage_mask)[question_passage]
+        logits = logits.masked_fill(~present, -torch.inf)
+        loss = None if labels is None else masked_answer_loss(logits, labels)
+        if return_dict is False:
+            return (logits,) if loss is None else (loss, logits)
+        return ReaderOutput(loss=loss, logits=logits)
+
+    def _mask(self, ids: torch.Tensor, mask: torch.Tensor | None, what: str) -> torch.Tensor:
+        mask = ids != self.config.pad_token_id if mask is None else mask.bool()
+        if not mask[:, 0].all():
+            row = int((~mask[:, 0]).nonzero()[0, 0])
+            raise ValueError(f"{what} {row} has no words, or is padded on the left; pad on the right.")
+        if (mask[:, 1:] & ~mask[:, :-1]).any():
+            raise ValueError(f"the mask of a {what} has words after padding; pad on the right.")
+        return mask
+
+    def _encode(
+        self, encoder: nn.GRU, ids: torch.Tensor, mask: torch.Tensor
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """All states [rows, length, 2h] and the final ones [rows, 2h]; padding is never read."""
+        embedded = self.dropout(self.word_embeddings(ids))
+        lengths = mask.sum(1).cpu()
+        packed = pack_padded_sequence(embedded, lengths, batch_first=True, enforce_sorted=False)
+        states, final = encoder(packed)
+        states, _ = pad_packed_sequence(states, batch_first=True, total_length=ids.shape[1])
+        return states, torch.cat([final[0], final[1]], dim=-1)
+
+    def _attend(
+        self,
+        question: torch.Tensor,
+        passage: torch.Tensor,
+        passage_mask: torch.Tensor,
+        question_passage: torch.Tensor,
+    ) -> torch.Tensor:
+        """The passage's states weighted by how well they fit each question [questions, 2h]."""
+        # Questions of one passage stand in a row of their own, so that its states are not copied for each.
+        place, width = _places(question_passage, len(passage))
+        grouped = question.new_zeros(len(passage), width, question.shape[-1])
+        grouped[question_passage, place] = self.attention(question)
+        scores = grouped @ passage.transpose(1, 2)  # [passages, width, length]
+        scores = scores.masked_fill(~passage_mask[:, None], torch.finfo(scores.dtype).min)
+        attended = torch.softmax(scores, dim=-1) @ passage  # [passages, width, 2h]
+        return attended[question_passage, place]
+
+    def _present(self, ids: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+        """Which entities a passage mentions [passages, entities]."""
+        numbers = ids - self.config.first_entity_id
+        mentions = mask & (numbers >= 0)
+        present = torch.zeros(
+            len(ids), self.config.max_entities + 1, dtype=torch.bool, device=ids.device
+        )  # the last column takes the words that are no entities
+        present.scatter_(1, numbers.masked_fill(~mentions, self.config.max_entities), True)
+        return present[:, :-1]
+
+    # --- texts ------------------------------------------------------------------------------------------
+
+    @property
+    def tokenizer(self) -> PreTrainedTokenizerBase:
+        """The tokenizer that was saved beside the weights; assign one to a new model."""
+        if self._tokenizer is None:
+            if not self.config._name_or_path:
+                raise ValueError("this reader has no vocabulary yet; assign model.tokenizer.")
+            self.tokenizer = AutoTokenizer.from_pretrained(self.config._name_or_path)
+        assert self._tokenizer is not None
+        return self._tokenizer
+
+    @tokenizer.setter
+    def tokenizer(self, tokenizer: PreTrainedTokenizerBase) -> None:
+        if len(tokenizer) != self.config.vocab_size:
+            raise ValueError(
+                f"the tokenizer has {len(tokenizer)} tokens; the reader has {self.config.vocab_size}."
+            )
+        self._tokenizer = tokenizer
+
+    @classmethod
+    def from_pretrained(cls, *arguments: Any, **options: Any) -> Any:
+        """As usual, but computes in single precision unless told otherwise, whatever the file is stored in."""
+        options.setdefault("dtype", torch.float32)
+        return super().from_pretrained(*arguments, **options)
+
+    def save_pretrained(self, save_directory: str | os.PathLike[str], **options) -> None:
+        super().save_pretrained(save_directory, **options)
+        if self._tokenizer is not None or self.config._name_or_path:
+            self.tokenizer.save_pretrained(save_directory)
+
+    @torch.inference_mode()
+    def answer(
+        self,
+        passages: Sequence[str],
+        questions: Sequence[Sequence[str]],
+        names: Sequence[Mapping[str, str]] | None = None,
+        relabelled: bool = True,
+        batch_tokens: int = 8192,
+    ) -> list[list[Answer]]:
+        """The entity of its passage that answers each question.
+
+        Args:
+            passages: texts whose entities are written `@entityN`.
+            questions: for each passage, questions with a `@placeholder`, other entities as in the passage.
+            names: for each passage `{"@entityN": name}`; the reader does not read them, the answers repeat them.
+            relabelled: number the entities by first occurrence before reading, as in training. Without it the
+                numbers are read as they are, which is how the authors of APES used the reader.
+            batch_tokens: padded tokens of passages and questions read at a time.
+
+        Example:
+
+        >>> from summarily.hub_cards import folder
+        >>> reader = ClozeReader.from_pretrained(folder("cloze-reader"))  # doctest: +SKIP
+        >>> reader.answer(["@entity4 beat @entity2 ."], [["@placeholder lost to @entity4"]])  # doctest: +SKIP
+        [[Answer(entity='@entity2', probability=0.98, name=None)]]
+        """
+        if len(questions) != len(passages) or (names is not None and len(names) != len(passages)):
+            raise ValueError(
+                f"{len(passages)} passages, {len(questions)} lists of questions"
+                + ("" if names is None else f" and {len(names)} of names")
+                + "; expected as many of each."
+            )
+        was_training = self.training
+        self.eval()
+        answers: list[list[Answer]] = [[Answer(None, 0.0)] * len(asked) for asked in questions]
+        encoded = self.encode_texts(passages, questions, relabelled)
+        for rows in _batches(encoded, batch_tokens):
+            logits = self(**self.collate([encoded[row] for row in rows])).logits
+            best = torch.softmax(logits.float(), dim=-1).max(-1)
+            found = iter(zip(best.values.tolist(), best.indices.tolist(), strict=True))
+            for row in rows:
+                ids = encoded[row].entities
+                for number in range(len(questions[row])):
+                    probability, label = next(found)
+                    name = names[row].get(ids[label]) if names is not None else None
+                    answers[row][number] = Answer(ids[label], probability, name)
+        self.train(was_training)
+        return answers
+
+    def encode_texts(
+        self, passages: Sequence[str], questions: Sequence[Sequence[str]], relabelled: bool = True
+    ) -> list[EncodedPassage]:
+        """Token ids of passages and their questions, and the given id of each entity label."""
+        texts: list[str] = []
+        entities = []
+        for passage, asked in zip(passages, questions, strict=True):
+            present = entities_of(passage)
+            if relabelled:
+                passage, asked, _ = relabel(passage, asked)
+                labels = dict(enumerate(present))
+            else:
+                labels = {int(entity.removeprefix("@entity")): entity for entity in present}
+            most = self.config.max_entities
+            entities.append({label: entity for label, entity in labels.items() if label < most})
+            texts += [passage, *asked]
+        ids = iter(self._ids(texts))
+        return [
+            EncodedPassage(next(ids), [next(ids) for _ in asked], labels)
+            for asked, labels in zip(questions, entities, strict=True)
+        ]
+
+    def _ids(self, texts: Sequence[str]) -> list[list[int]]:
+        if not texts:
+            return []
+        limited = [_limit_entities(text, self.config.max_entities) for text in texts]
+        found = self.tokenizer(limited, add_special_tokens=False, return_attention_mask=False)["input_ids"]
+        # A question of nothing but blanks still is one.
+        return [ids or [self.tokenizer.unk_token_id] for ids in found]
+
+    def collate(self, rows: Sequence[EncodedPassage]) -> dict[str, torch.Tensor]:
+        """The inputs of `forward` for some passages and all their questions."""
+        pad, device = self.config.pad_token_id, self.device
+        questions = [ids for row in rows for ids in row.questions]
+        about = [number for number, row in enumerate(rows) for _ in row.questions]
+        return {
+            "input_ids": _padded([row.passage for row in rows], pad).to(device),
+            "question_ids": _padded(questions, pad).to(device),
+            "question_passage": torch.tensor(about, device=device),
+        }
+
+
+@dataclass
+class EncodedPassage:
+    """A passage and its questions as token ids; `entities` has the given id of each label."""
+
+    passage: list[int]
+    questions: list[list[int]]
+    entities: dict[int, str]
+
+
+def _padded(rows: Sequence[list[int]], pad: int) -> torch.Tensor:
+    return pad_sequence([torch.tensor(row) for row in rows], batch_first=True, padding_value=pad)
+
+
+def _limit_entities(text: str, most: int) -> str:
+    """Entities beyond the last label become an unknown word, not the longest label that begins the same."""
+    return ENTITY.sub(lambda match: match[0] if int(match[1]) < most else "@", text)
+
+
+def _places(owner: torch.Tensor, owners: int) -> tuple[torch.Tensor, int]:
+    """The number of each item among those of its owner, and the most that an owner has.
+
+    >>> _places(torch.tensor([0, 2, 0, 2, 2]), 3)
+    (tensor([0, 0, 1, 1, 2]), 3)
+    """
+    counts = torch.bincount(owner, minlength=owners)
+    order = torch.argsort(owner, stable=True)
+    starts = (counts.cumsum(0) - counts)[owner[order]]
+    place = torch.empty_like(owner)
+    place[order] = torch.arange(len(owner), device=owner.device) - starts
+    return place, int(counts.max())
+
+
+def _batches(rows: Sequence[EncodedPassage], tokens: int) -> Iterator[list[int]]:
+    """Rows with something to answer, sorted by length, in batches of about `tokens` padded tokens."""
+    waiting = [i for i, row in enumerate(rows) if row.questions and row.entities]
+    waiting.sort(key=lambda i: (len(rows[i].passage), max(map(len, rows[i].questions))))
+    batch: list[int] = []
+    questions = longest = 0
+    for i in waiting:
+        longest_here = max(longest, *map(len, rows[i].questions))
+        padded = len(rows[i].passage) * (len(batch) + 1) + longest_here * (questions + len(rows[i].questions))
+        if batch and padded > tokens:
+            yield batch
+            batch, questions, longest_here = [], 0, max(map(len, rows[i].questions))
+        batch.append(i)
+        questions, longest = questions + len(rows[i].questions), longest_here
+    if batch:
+        yield batch
