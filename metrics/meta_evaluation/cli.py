@@ -18,9 +18,11 @@ def add_parser(commands: Any) -> None:
         description="Correlate every metric with people's judgements, pooled and by article, and test each against "
         "a baseline (Williams' test on the pooled Spearman correlation, one-sided).",
     )
-    human.add_argument("judgements", choices=["chaganty"], help="which set of judgements")
+    human.add_argument(
+        "judgements", help="chaganty, summeval, realsumm, frank, a table, or a data set's name"
+    )
     human.add_argument("--data", metavar="FOLDER", help="folder of the data (default: SUMMARILY_DATA)")
-    human.add_argument("--question", default="overall", help="which human score (default: %(default)s)")
+    human.add_argument("--question", help="which human score, where there are several")
     human.add_argument(
         "--metrics", default="all", help='comma-separated names, or "all" (default: %(default)s)'
     )
@@ -34,9 +36,10 @@ def add_parser(commands: Any) -> None:
 def run_human(options: argparse.Namespace) -> int:
     from summarily.metrics import load
     from summarily.metrics.files import write_atomically
-    from summarily.metrics.meta_evaluation import human
+    from summarily.metrics.meta_evaluation import agreement as human
+    from summarily.metrics.meta_evaluation.human import read_judgements
 
-    judgements = human.READERS[options.judgements](human.data_folder(options.data), options.question)
+    judgements = read_judgements(options.judgements, options.question, options.data)
     if options.metrics == "all":
         metrics = human.default_metrics(options.preset)
     else:
@@ -45,9 +48,8 @@ def run_human(options: argparse.Namespace) -> int:
         }
     rows, signatures = human.agreement(judgements, metrics, options.baseline)
     articles, undefined = rows[0].articles, rows[0].undefined_articles
-    print(f"{judgements.name}: {len(judgements.human)} summaries of {articles + undefined} articles")
+    print(judgements.describe())
     print(f"by input: {articles} articles; {undefined} have one summary or constant scores and are left out")
-    print("left out: " + ", ".join(f"{n} {what}" for what, n in judgements.dropped.items()))
     table = human.agreement_markdown(rows) if options.markdown else human.agreement_table(rows)
     print(f"\n{table}\n\nsignatures")
     print("\n".join(signatures.values()))
