@@ -1,0 +1,1 @@
+"""APES: how many questions about a reference a summary can answer."""

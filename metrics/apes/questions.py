@@ -1,0 +1,532 @@
+"""Cloze questions about the named entities of a summary, and the entities themselves.
+
+One table of entities (`Entities`) serves a source, its references and a prediction: names of one entity share an id
+(`@entity3`), and every mention of a name in a text is found by string. A question is a reference sentence in which
+one entity is `@placeholder` and the others are their ids:
+
+    >>> cloze = make_cloze("Arsenal beat Burnley. Arsenal's win stands.", names=["Arsenal", "Burnley"])
+    >>> cloze.questions[0]
+    Question(text='@placeholder beat @entity1.', answer='@entity0')
+    >>> cloze.entities.anonymise("ARSENAL won at Burnley's ground.")
+    "@entity0 won at @entity1's ground."
+
+A reader gets anonymised texts after `relabel`, which numbers the entities by their first occurrence in passage and
+question. Training and scoring call the same function.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from summarily.metrics.apes.recognition import Mention
+from summarily.metrics.base import InputError
+from summarily.metrics.text import STOP_WORDS, sentence_spans
+
+PLACEHOLDER = "@placeholder"
+ENTITY = re.compile(r"@entity\d+")
+"""An id in an anonymised text."""
+
+_TOKEN = re.compile(r"@entity\d+|@placeholder|\w+|[^\w\s]")
+_POSSESSIVE = re.compile(r"\s?(?:['’`]s|(?<=s)['’])$", re.IGNORECASE)
+# An article before a name; the result of a match after it ("Burnley 1-0"), which recognisers take along.
+_AROUND = re.compile(r"^(?:the|an?)\s+|\s+\d+\s?[-–]\s?\d+$", re.IGNORECASE)
+_INITIALS = re.compile(r"(?:[^\W\d_]\.\s?)+[^\W\d_]?\.?")
+_TITLES = frozenset("mr mrs ms miss dr sir lord lady dame prof professor rev sgt capt president mp".split())  # noqa: SIM905
+_COMPANY_ENDINGS = frozenset("inc corp corporation co company ltd limited plc llc ag sa nv fc afc cf".split())  # noqa: SIM905
+_SURNAME_KINDS = ("PERSON", "ORG")
+"""What a recogniser calls a bare surname; "Jordan", when it is a country, is nobody's."""
+
+
+class Question(NamedTuple):
+    """A sentence with `@placeholder` for one entity (at each of its mentions), and that entity's id."""
+
+    text: str
+    answer: str
+
+
+# --- names ------------------------------------------------------------------------------------------------
+
+
+def _fold(token: str) -> str:
+    """A token without case and accents."""
+    if token.isascii():
+        return token.lower()
+    apart = unicodedata.normalize("NFKD", token.replace("’", "'"))
+    return "".join(c for c in apart if not unicodedata.combining(c)).lower()
+
+
+def clean_name(name: str) -> str:
+    """A name as it is listed: no possessive, no article, no quotes.
+
+    Example:
+        >>> clean_name("the Guardian's"), clean_name("U.S.")
+        ('Guardian', 'U.S.')
+    """
+    name = " ".join(name.split()).strip('"“”‘`()[],;:- ')
+    name = _POSSESSIVE.sub("", name).strip("'’")
+    name = _AROUND.sub("", name)
+    return name if any(c.isalpha() for c in name) else ""
+
+
+def _key(name: str) -> tuple[str, ...]:
+    """What equal names have in common: words without case, accents, dots, titles and company endings."""
+    if _INITIALS.fullmatch(name):
+        return (_fold(re.sub(r"[\s.]", "", name)),)
+    words = [_fold(token) for token in re.findall(r"\w+", name)]
+    while len(words) > 1 and words[0] in _TITLES:
+        words = words[1:]
+    while len(words) > 1 and words[-1] in _COMPANY_ENDINGS:
+        words = words[:-1]
+    return tuple(words)
+
+
+def _spellings(name: str) -> set[str]:
+    """A name with and without what varies: its final full stop, the dots of initials."""
+    found = {name, name.rstrip(".")}
+    if _INITIALS.fullmatch(name):
+        letters = re.sub(r"[\s.]", "", name)
+        found |= {letters, ".".join(letters), ".".join(letters) + "."}
+    elif name.isupper() and name.isalpha() and len(name) <= 4:
+        found |= {".".join(name) + "."}
+    return {spelling for spelling in found if spelling}
+
+
+@dataclass
+class _Entity:
+    id: str
+    key: tuple[str, ...]
+    names: list[str] = field(default_factory=list)
+    kinds: set[str] = field(default_factory=set)
+
+    def add(self, name: str, kind: str) -> None:
+        if name not in self.names:
+            self.names.append(name)
+        self.kinds.add(kind)
+
+
+class _Pattern(NamedTuple):
+    """A name as tokens; `exact` if only this spelling will do ("US" is not "us")."""
+
+    tokens: tuple[str, ...]
+    id: str
+    exact: str | None
+    length: int
+
+
+class Entities:
+    """The entities of some texts: ids, names, and where they are mentioned.
+
+    Names are grouped as they come in: equal but for case, accents, possessive, final full stop, title or company
+    ending; then a bare surname or first name joins the one person who has it, and an acronym the one name it
+    abbreviates. What several entities could claim stays an entity of its own.
+
+    Example:
+        >>> entities = Entities([Mention("Aaron Ramsey", "PERSON"), Mention("Ramsey", "PERSON"), Mention("U.S.", "GPE")])
+        >>> entities.names
+        {'@entity0': ['Aaron Ramsey', 'Ramsey'], '@entity2': ['U.S.']}
+        >>> entities.anonymise("RAMSEY left the US.")
+        '@entity0 left the @entity2.'
+    """
+
+    def __init__(self, mentions: Iterable[Mention] = ()):
+        self._entities: dict[str, _Entity] = {}
+        self._by_key: dict[tuple[str, ...], str] = {}
+        self._patterns: dict[str, list[_Pattern]] | None = None
+        self._add(mentions)
+
+    @property
+    def names(self) -> dict[str, list[str]]:
+        """The names of each entity by its id, the first seen first."""
+        return {id: list(entity.names) for id, entity in self._entities.items()}
+
+    def __len__(self) -> int:
+        return len(self._entities)
+
+    def __contains__(self, id: object) -> bool:
+        return id in self._entities
+
+    def find(self, name: str) -> str | None:
+        """The id of a name, or None."""
+        return self._by_key.get(_key(clean_name(name)))
+
+    def extended(self, mentions: Iterable[Mention]) -> Entities:
+        """A copy that knows more names. The entities that are here keep their ids and never become one."""
+        mentions = [mention for mention in mentions if not self._knows(mention)]
+        if not mentions:
+            return self
+        copy = Entities()
+        copy._entities = {
+            id: _Entity(id, entity.key, list(entity.names), set(entity.kinds))
+            for id, entity in self._entities.items()
+        }
+        copy._by_key = dict(self._by_key)
+        copy._add(mentions)
+        return copy
+
+    def _knows(self, mention: Mention) -> bool:
+        name = clean_name(mention.name)
+        id = self._by_key.get(_key(name)) if name else None
+        return not name or (id is not None and name in self._entities[id].names)
+
+    def spans(self, text: str) -> list[tuple[int, int, str]]:
+        """Where entities are mentioned: start, end and id, in the order of the text.
+
+        Of names that overlap the longest counts (of equally long ones, the first). Case does not matter, except for
+        names that are function words when written small ("US", "WHO", "May").
+        """
+        if not self._entities:
+            return []
+        tokens = [(match.group(), match.start(), match.end()) for match in _TOKEN.finditer(text)]
+        folded = [_fold(token) for token, _, _ in tokens]
+        patterns = self._compiled()
+        matches = []
+        for position, token in enumerate(folded):
+            for pattern in patterns.get(token, ()):
+                last = position + len(pattern.tokens) - 1
+                if (
+                    last < len(folded)
+                    and tuple(folded[position : last + 1]) == pattern.tokens
+                    and (pattern.exact is None or tokens[position][0] == pattern.exact)
+                ):
+                    matches.append((-pattern.length, position, last, pattern.id))
+        taken = bytearray(len(tokens))
+        chosen = []
+        for _, first, last, id in sorted(matches):
+            if not any(taken[first : last + 1]):
+                taken[first : last + 1] = b"\x01" * (last + 1 - first)
+                chosen.append((tokens[first][1], tokens[last][2], id))
+        return sorted(chosen)
+
+    def anonymise(self, text: str) -> str:
+        """The text with every mention replaced by its entity's id."""
+        return replace_spans(text, self.spans(text))
+
+    # --- inside ---
+
+    def _add(self, mentions: Iterable[Mention]) -> None:
+        fixed = set(self._entities)
+        for mention in mentions:
+            name = clean_name(mention.name)
+            key = _key(name) if name else ()
+            if not key or (len(key) == 1 and (len(key[0]) < 2 or name in STOP_WORDS)):
+                continue
+            id = self._by_key.get(key)
+            if id is None:
+                id = f"@entity{len(self._by_key)}"
+                self._entities[id] = _Entity(id, key)
+                self._by_key[key] = id
+            self._entities[id].add(name, mention.kind)
+        self._join_aliases(fixed)
+        self._patterns = None
+
+    def _join_aliases(self, fixed: set[str]) -> None:
+        # Longer names first: "Barack Obama" joins "Barack Hussein Obama" before "Obama" looks for its owner.
+        new = [entity for entity in self._entities.values() if entity.id not in fixed]
+        for entity in sorted(new, key=lambda entity: -len(entity.key)):
+            owners = [other for other in self._entities.values() if _is_alias(entity, other)]
+            if len(owners) == 1:
+                for name in entity.names:
+                    owners[0].add(name, next(iter(sorted(entity.kinds))))
+                for key, id in self._by_key.items():
+                    if id == entity.id:
+                        self._by_key[key] = owners[0].id
+                del self._entities[entity.id]
+
+    def _compiled(self) -> dict[str, list[_Pattern]]:
+        if self._patterns is None:
+            self._patterns = {}
+            for entity in self._entities.values():
+                spellings = {spelling for name in entity.names for spelling in _spellings(name)}
+                for spelling in spellings | self._surnames(entity):
+                    tokens = tuple(_fold(token) for token in _TOKEN.findall(spelling))
+                    ambiguous = len(tokens) == 1 and tokens[0] in STOP_WORDS
+                    pattern = _Pattern(tokens, entity.id, spelling if ambiguous else None, len(spelling))
+                    self._patterns.setdefault(tokens[0], []).append(pattern)
+        return self._patterns
+
+    def _surnames(self, entity: _Entity) -> set[str]:
+        """The bare surname of a person, unless it is a name or a surname of somebody else here, or a word."""
+        if "PERSON" not in entity.kinds or len(entity.key) < 2:
+            return set()
+        surname = entity.key[-1]
+        claimed = self._by_key.get((surname,), entity.id) != entity.id or any(
+            other is not entity and surname in (other.key[-1], other.key[0])
+            for other in self._entities.values()
+        )
+        return set() if claimed or len(surname) < 3 or surname in STOP_WORDS else {surname}
+
+
+def _is_alias(short: _Entity, full: _Entity) -> bool:
+    """Whether `short` is a surname, a first name or an acronym of `full`."""
+    if len(full.key) <= len(short.key):
+        return False
+    if "PERSON" in full.kinds and short.kinds & set(_SURNAME_KINDS):
+        if len(short.key) == 1:
+            return short.key[0] in (full.key[-1], full.key[0])
+        return short.key == full.key[-len(short.key) :] or short.key[:1] + short.key[-1:] == (
+            full.key[0],
+            full.key[-1],
+        )
+    if len(short.key) == 1 and len(short.key[0]) > 1 and any(_is_acronym(name) for name in short.names):
+        initials = "".join(word[0] for word in full.key)
+        return short.key[0] in (initials, "".join(word[0] for word in full.key if word not in STOP_WORDS))
+    return False
+
+
+def _is_acronym(name: str) -> bool:
+    letters = name.replace(".", "").replace(" ", "")
+    return letters.isalpha() and letters.isupper()
+
+
+def replace_spans(text: str, spans: Sequence[tuple[int, int, str]]) -> str:
+    """The text with each span (in order, not overlapping) replaced.
+
+    Example:
+        >>> replace_spans("a cat sat", [(2, 5, "dog")])
+        'a dog sat'
+    """
+    parts = []
+    done = 0
+    for start, end, replacement in spans:
+        parts += [text[done:start], replacement]
+        done = end
+    return "".join([*parts, text[done:]])
+
+
+# --- questions --------------------------------------------------------------------------------------------
+
+
+@dataclass
+class Cloze:
+    """The questions of a summary and the entities they are about."""
+
+    questions: list[Question]
+    entities: Entities
+
+    @property
+    def salient(self) -> set[str]:
+        """The entities that answer a question."""
+        return {question.answer for question in self.questions}
+
+
+def make_cloze(
+    references: str | Sequence[str],
+    *,
+    names: Iterable[str | Mention] | None = None,
+    source: str | None = None,
+    recognise: Any = None,
+) -> Cloze:
+    """The questions of one or several references of the same text.
+
+    Each sentence gives one question for each entity that it mentions. They depend on the references and the
+    source alone, so all systems answer the same ones; the names in a prediction are added afterwards
+    (`entities.extended`).
+
+    Args:
+        references: the summary or summaries that are asked about; or the contents of CNN/DailyMail `.question`
+            files, whose questions are taken as they are.
+        names: the entities, if they are known; by default those found in the source and the references.
+        source: the text they summarize: its entities are possible answers too, and give full names to surnames.
+        recognise: what finds the names in a list of texts; by default `recognition.recogniser()`.
+
+    Example:
+        >>> make_cloze("Snow fell in Oslo.", names=["Oslo"]).questions
+        [Question(text='Snow fell in @placeholder.', answer='@entity0')]
+    """
+    references = [references] if isinstance(references, str) else list(references)
+    ready = [parse_question_file(text) if is_question_file(text) else None for text in references]
+    mentions: list[Mention] = []
+    if names is not None:
+        mentions = [
+            n if isinstance(n, Mention) else Mention(n, "PERSON" if " " in n else "ORG") for n in names
+        ]
+    else:
+        texts = [text for text, given in zip(references, ready, strict=True) if given is None]
+        texts += [] if source is None else [source]
+        if recognise is None and texts:
+            from summarily.metrics.apes.recognition import recogniser
+
+            recognise = recogniser()
+        mentions = [mention for found in (recognise(texts) if texts else []) for mention in found]
+    for given in ready:
+        if given is not None:
+            mentions += [Mention(name, "ORG") for name in given.names.values()]
+    entities = Entities(mentions)
+    questions: list[Question] = []
+    for text, given in zip(references, ready, strict=True):
+        questions += blank(text, entities) if given is None else [given.question_about(entities)]
+    return Cloze(questions, entities)
+
+
+def blank(text: str, entities: Entities) -> list[Question]:
+    """One question for each sentence and entity that it mentions.
+
+    All mentions of the entity in the sentence are blanked, so that the question does not hold its answer.
+
+    Example:
+        >>> entities = Entities([Mention("Ann", "PERSON"), Mention("Oslo", "GPE")])
+        >>> [question.text for question in blank("Ann left Oslo. It rained.", entities)]
+        ['@placeholder left @entity1.', '@entity0 left @placeholder.']
+    """
+    spans = entities.spans(text)
+    questions = []
+    for start, end in sentences_of(text):
+        inside = [(a - start, b - start, id) for a, b, id in spans if start <= a and b <= end]
+        sentence = text[start:end]
+        for answer in dict.fromkeys(id for _, _, id in inside):
+            blanked = [(a, b, PLACEHOLDER if id == answer else id) for a, b, id in inside]
+            questions.append(Question(replace_spans(sentence, blanked), answer))
+    return questions
+
+
+def sentences_of(text: str) -> list[tuple[int, int]]:
+    """Where sentences start and end, also where they begin with a small letter, as highlights do.
+
+    Example:
+        >>> sentences_of("Arsenal beat Burnley. a goal won it.")
+        [(0, 21), (22, 36)]
+    """
+    lowered = text.lower()
+    # Some letters change their length ("İ"); then the places would not be those of the text.
+    return sentence_spans(lowered if len(lowered) == len(text) else text)
+
+
+# --- relabelling ------------------------------------------------------------------------------------------
+
+
+class Relabelled(NamedTuple):
+    """A passage and its questions with new ids; `original` maps the passage's new ids to those before."""
+
+    passage: str
+    questions: list[str]
+    original: dict[str, str]
+
+
+def relabel(passage: str, questions: Sequence[str]) -> Relabelled:
+    """Number the entities by their first occurrence in passage + question, each question for itself.
+
+    As the passage comes first, its ids are the same for all questions; entities that only a question mentions
+    follow. So an id says nothing about who is meant, and a reader has to read.
+
+    Example:
+        >>> relabel("@entity7 met @entity2.", ["@placeholder met @entity2 in @entity5"])
+        Relabelled(passage='@entity0 met @entity1.', questions=['@placeholder met @entity1 in @entity2'], original={'@entity0': '@entity7', '@entity1': '@entity2'})
+    """
+    known: dict[str, str] = {}
+    for id in ENTITY.findall(passage):
+        known.setdefault(id, f"@entity{len(known)}")
+    renamed = []
+    for question in questions:
+        mine = dict(known)
+        for id in ENTITY.findall(question):
+            mine.setdefault(id, f"@entity{len(mine)}")
+        renamed.append(ENTITY.sub(lambda match, mine=mine: mine[match.group()], question))  # type: ignore[misc]
+    new_passage = ENTITY.sub(lambda match: known[match.group()], passage)
+    return Relabelled(new_passage, renamed, {new: old for old, new in known.items()})
+
+
+def candidates(passage: str) -> list[str]:
+    """The ids in an anonymised passage, by first occurrence: what a reader may answer.
+
+    Example:
+        >>> candidates("@entity4 met @entity1; @entity4 left.")
+        ['@entity4', '@entity1']
+    """
+    return list(dict.fromkeys(ENTITY.findall(passage)))
+
+
+# --- ready questions --------------------------------------------------------------------------------------
+
+
+class QuestionFile(NamedTuple):
+    """A CNN/DailyMail `.question` file: where from, the passage, the question, the answer, names by id."""
+
+    url: str
+    passage: str
+    question: str
+    answer: str
+    names: dict[str, str]
+
+    def question_about(self, entities: Entities) -> Question:
+        """The question with the ids of a table that knows the names."""
+
+        def id_of(match: re.Match[str]) -> str:
+            return entities.find(self.names[match.group()]) or match.group()
+
+        return Question(
+            ENTITY.sub(id_of, self.question), entities.find(self.names[self.answer]) or self.answer
+        )
+
+    def to_text(self) -> str:
+        """The content of the file."""
+        lines = "\n".join(f"{id}:{name}" for id, name in self.names.items())
+        return "\n\n".join([self.url, self.passage, self.question, self.answer, lines])
+
+
+def is_question_file(text: str) -> bool:
+    """Whether a text is the content of a `.question` file.
+
+    Example:
+        >>> is_question_file("Snow fell in Oslo.")
+        False
+    """
+    return PLACEHOLDER in text and text.count("\n\n") >= 3
+
+
+def parse_question_file(text: str) -> QuestionFile:
+    """Read the content of a `.question` file.
+
+    Example:
+        >>> parse_question_file("url\\n\\n@entity0 won .\\n\\n@placeholder won\\n\\n@entity0\\n\\n@entity0:Ann").names
+        {'@entity0': 'Ann'}
+    """
+    parts = text.strip("\n").split("\n\n")
+    if len(parts) < 5:
+        raise InputError(
+            f"a .question file has 5 parts between empty lines (url, passage, question, answer, names), not {len(parts)}."
+        )
+    url, passage, question, answer, lines = parts[0], *parts[1:4], "\n".join(parts[4:])
+    names = dict(line.split(":", 1) for line in lines.splitlines() if ":" in line)
+    names = {id.strip(): name.strip() for id, name in names.items()}
+    missing = [id for id in (answer.strip(), *ENTITY.findall(question)) if id not in names]
+    if missing:
+        raise InputError(
+            f"a .question file names no entity for {missing[0]}; its last part lists {list(names)[:5]}."
+        )
+    return QuestionFile(url, passage, question.strip(), answer.strip(), names)
+
+
+def question_file(question: str, answer: str, names: Mapping[str, str] | Sequence[str] = ()) -> str:
+    """A question as the content of a `.question` file: what APES takes in place of a reference.
+
+    Args:
+        question: a sentence with `@placeholder`; other entities by name or as ids.
+        answer: the missing entity, by name or as an id.
+        names: the entities by id; or a list of names that occur in the question.
+
+    Example:
+        >>> text = question_file("@placeholder beat Burnley", "Arsenal", ["Burnley"])
+        >>> parse_question_file(text).question
+        '@placeholder beat @entity1'
+    """
+    if PLACEHOLDER not in question:
+        raise InputError(
+            f"the question {question!r:.60} has no {PLACEHOLDER}; put it where the answer is missing."
+        )
+    if isinstance(names, Mapping):
+        table = dict(names)
+    else:
+        table = {f"@entity{n}": name for n, name in enumerate(dict.fromkeys([answer, *names]))}
+    if answer not in table:
+        known = {name: id for id, name in table.items()}
+        if answer not in known:
+            raise InputError(f"the answer {answer!r:.60} is not among the names {list(known)[:5]}.")
+        answer = known[answer]
+    given = Entities(Mention(name, "ORG") for name in table.values())
+    ids = {given.find(name): id for id, name in table.items()}
+    spans = [(start, end, ids[id]) for start, end, id in given.spans(question)]
+    return QuestionFile("-", "-", replace_spans(question, spans), answer, table).to_text()
