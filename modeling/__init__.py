@@ -24,6 +24,7 @@ class ModelFamily(NamedTuple):
     config: str
     auto_models: dict[str, str]  # transformers' auto class: our class
     other_models: tuple[str, ...] = ()  # classes to export that no auto class loads
+    tokenizer: str | None = None  # a tokenizer of its own, in tokenization_<folder>.py
 
 
 # A new model joins with one entry.
@@ -37,11 +38,21 @@ FAMILIES = (
         },
     ),
     ModelFamily("cloze_reader", "ClozeReaderConfig", {"AutoModel": "ClozeReader"}),
+    ModelFamily("cross_reader", "CrossReaderConfig", {"AutoModel": "CrossReader"}),
     ModelFamily("infersent", "InferSentConfig", {"AutoModel": "InferSentModel"}),
     ModelFamily(
         "led",
         "LedConfig",
         {"AutoModel": "LedModel", "AutoModelForSeq2SeqLM": "LedForConditionalGeneration"},
+    ),
+    ModelFamily(
+        "pointer_generator",
+        "PointerGeneratorConfig",
+        {
+            "AutoModel": "PointerGeneratorModel",
+            "AutoModelForSeq2SeqLM": "PointerGeneratorForConditionalGeneration",
+        },
+        tokenizer="PointerGeneratorTokenizer",
     ),
     ModelFamily(
         "red",
@@ -58,6 +69,8 @@ def _modules_by_name() -> dict[str, str]:
         modules[family.config] = f"{folder}.configuration_{family.folder}"
         for name in (*family.auto_models.values(), *family.other_models):
             modules[name] = f"{folder}.modeling_{family.folder}"
+        if family.tokenizer:
+            modules[family.tokenizer] = f"{folder}.tokenization_{family.folder}"
     return modules
 
 
@@ -77,12 +90,12 @@ def __dir__() -> list[str]:
     return sorted({*globals(), *_MODULES})
 
 
-class _ModelOnFirstUse:
-    """Stands for a model class in an auto class, and imports its file when transformers asks it for anything."""
+class _ClassOnFirstUse:
+    """Stands for a model or tokenizer in an auto class, and imports its file when transformers asks for anything."""
 
     def __init__(self, config_class: type, name: str):
         self.config_class = config_class
-        self._name = name
+        self._name = self.__name__ = name
 
     def __getattr__(self, attribute: str) -> Any:
         if attribute == "_name":  # a copy that has not been filled in yet
@@ -97,7 +110,10 @@ def register() -> None:
         transformers.AutoConfig.register(config_class.model_type, config_class, exist_ok=True)
         for auto_name, model_name in family.auto_models.items():
             auto_class = getattr(transformers, auto_name)
-            auto_class.register(config_class, _ModelOnFirstUse(config_class, model_name), exist_ok=True)
+            auto_class.register(config_class, _ClassOnFirstUse(config_class, model_name), exist_ok=True)
+        if family.tokenizer:
+            stand_in = _ClassOnFirstUse(config_class, family.tokenizer)
+            transformers.AutoTokenizer.register(config_class, stand_in, exist_ok=True)
 
 
 register()

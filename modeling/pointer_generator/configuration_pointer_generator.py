@@ -1,0 +1,62 @@
+"""Configuration of the pointer-generator."""
+
+from huggingface_hub.dataclasses import strict
+from transformers import PreTrainedConfig
+
+
+@strict
+class PointerGeneratorConfig(PreTrainedConfig):
+    """A BiLSTM encoder and an LSTM decoder with additive attention that writes words or copies them.
+
+    Reference: See et al. (2017), Get To The Point, in the form of the baseline of Eyal et al. (2019), Question
+    Answering as an Automatic Evaluation Metric for News Article Summarization. Sizes are those of the latter.
+
+    Token ids from `vocab_size` on are words of one source that the vocabulary has not got; see
+    `PointerGeneratorTokenizer`. They may stand in `input_ids`, `labels` and `decoder_input_ids`, and come out of
+    `generate`.
+
+    Args:
+        hidden_size: width of the decoder and of the encoder's states, half of it for each direction.
+        num_layers: of the encoder and of the decoder.
+        dropout: of embeddings, between layers, and of what the decoder puts out; the papers use none.
+        unk_token_id: what the encoder and decoder read in place of a word beyond the vocabulary.
+        init_range: all weights start uniformly between its negative and itself.
+        decoder_start_token_id: by default the padding token, whose embedding is zero.
+
+    Example:
+
+    >>> PointerGeneratorConfig(vocab_size=30000, hidden_size=256, num_layers=2).embedding_size
+    128
+    """
+
+    model_type = "summarily-pointer-generator"
+    keys_to_ignore_at_inference = ["past_key_values"]
+    attribute_map = {"num_hidden_layers": "num_layers"}
+
+    vocab_size: int = 50000
+    embedding_size: int = 128
+    hidden_size: int = 512
+    num_layers: int = 1
+    dropout: float = 0.0
+    init_range: float = 0.1
+    pad_token_id: int = 0
+    eos_token_id: int | list[int] | None = 1
+    bos_token_id: int | None = None
+    unk_token_id: int = 2
+    decoder_start_token_id: int = 0
+    is_encoder_decoder: bool = True
+    use_cache: bool = True
+    tie_word_embeddings: bool = False
+
+    def __post_init__(self, **kwargs):
+        if self.hidden_size % 2:
+            raise ValueError(
+                f"hidden_size={self.hidden_size} must be even: each direction of the encoder has half of it."
+            )
+        for name in ("pad_token_id", "unk_token_id", "decoder_start_token_id"):
+            if not 0 <= getattr(self, name) < self.vocab_size:
+                raise ValueError(f"{name}={getattr(self, name)} is not below vocab_size={self.vocab_size}.")
+        super().__post_init__(**kwargs)
+
+
+__all__ = ["PointerGeneratorConfig"]

@@ -1,0 +1,424 @@
+"""The pointer-generator: an attentive LSTM summarizer that can copy any word of its source.
+
+From top to bottom: additive attention, encoder, decoder step and its cache, decoder, the body
+(`PointerGeneratorModel`), the head with copying, loss and generation (`PointerGeneratorForConditionalGeneration`).
+Shapes in comments: B examples, S source tokens, T summary tokens, H hidden, V vocabulary, L layers.
+"""
+
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
+from transformers import GenerationMixin, PreTrainedModel
+from transformers import initialization as init
+from transformers.modeling_layers import GradientCheckpointingLayer
+from transformers.modeling_outputs import Seq2SeqLMOutput, Seq2SeqModelOutput
+from transformers.utils.generic import ModelOutput, can_return_tuple
+
+from summarily.modeling.pointer_generator.configuration_pointer_generator import PointerGeneratorConfig
+
+# Added to every probability before its logarithm: what can be neither written nor copied has none.
+LEAST_PROBABILITY = 1e-20
+
+
+class AdditiveAttention(nn.Module):
+    """Bahdanau et al. (2015): v . tanh(W_q query + b + W_k state_j) for every source state j."""
+
+    def __init__(self, size: int):
+        super().__init__()
+        self.query = nn.Linear(size, size)
+        self.key = nn.Linear(size, size, bias=False)
+        self.score = nn.Linear(size, 1, bias=False)
+
+    def project(self, states: torch.Tensor) -> torch.Tensor:
+        """W_k state_j `[B, S, H]`: the costly part, which does not depend on the query."""
+        return self.key(states)
+
+    def forward(self, query: torch.Tensor, keys: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+        """Weights `[B, S]` of the projected states, which sum to one over those where `mask` is true."""
+        scores = self.score(torch.tanh(self.query(query)[:, None] + keys))[..., 0]
+        return torch.softmax(scores.float().masked_fill(~mask, -torch.inf), dim=-1)
+
+
+class PointerGeneratorPreTrainedModel(PreTrainedModel):
+    config_class = PointerGeneratorConfig
+    base_model_prefix = "model"
+    main_input_name = "input_ids"
+    supports_gradient_checkpointing = True
+    _no_split_modules = ["DecoderStep"]
+
+    def _init_weights(self, module):
+        bound = self.config.init_range
+        if isinstance(module, (nn.Linear, nn.Embedding, nn.LSTM, nn.LSTMCell)):
+            for parameter in module.parameters(recurse=False):
+                init.uniform_(parameter, -bound, bound)
+        if isinstance(module, nn.Embedding):
+            init.zeros_(module.weight[module.padding_idx])
+
+
+# --- encoder ----------------------------------------------------------------------------------------------
+
+
+@dataclass
+class PointerGeneratorEncoderOutput(ModelOutput):
+    """What the decoder needs of a source; every tensor has the examples first, so that beams can repeat it.
+
+    Args:
+        last_hidden_state: `[B, S, H]`.
+        initial_hidden, initial_cell: `[B, L, H]`, where the decoder starts.
+        source_ids: `[B, S]`, words beyond the vocabulary included: what can be copied.
+        entity_attention: `[B, S]`, the probability that a token belongs to a salient entity (APESO only).
+    """
+
+    last_hidden_state: torch.Tensor | None = None
+    initial_hidden: torch.Tensor | None = None
+    initial_cell: torch.Tensor | None = None
+    source_ids: torch.Tensor | None = None
+    entity_attention: torch.Tensor | None = None
+
+
+class PointerGeneratorEncoder(PointerGeneratorPreTrainedModel):
+    """A BiLSTM, and the bridge from its last states to the decoder's first."""
+
+    def __init__(self, config: PointerGeneratorConfig):
+        super().__init__(config)
+        half = config.hidden_size // 2
+        self.embed_tokens = nn.Embedding(config.vocab_size, config.embedding_size, config.pad_token_id)
+        self.dropout = nn.Dropout(config.dropout)
+        self.lstm = nn.LSTM(
+            config.embedding_size,
+            half,
+            config.num_layers,
+            batch_first=True,
+            bidirectional=True,
+            dropout=config.dropout if config.num_layers > 1 else 0.0,
+        )
+        # Both directions go through the same bridge, all layers of a direction at once.
+        self.hidden_bridge = nn.Linear(half * config.num_layers, half * config.num_layers)
+        self.cell_bridge = nn.Linear(half * config.num_layers, half * config.num_layers)
+        self.post_init()
+
+    def embed(self, input_ids: torch.Tensor) -> torch.Tensor:
+        """Embeddings, shared with the decoder; words beyond the vocabulary read as unknown."""
+        known = torch.where(input_ids < self.config.vocab_size, input_ids, self.config.unk_token_id)
+        return self.dropout(self.embed_tokens(known))
+
+    @can_return_tuple
+    def forward(self, input_ids=None, attention_mask=None, **kwargs) -> PointerGeneratorEncoderOutput:
+        if attention_mask is None:
+            attention_mask = torch.ones_like(input_ids)
+        lengths = attention_mask.sum(dim=1)
+        if bool((attention_mask[torch.arange(len(lengths)), (lengths - 1).clamp(min=0)] == 0).any()):
+            raise ValueError(
+                "a row of attention_mask is empty or padded on the left; the encoder reads sources that are "
+                'padded on the right (tokenizer.padding_side = "right").'
+            )
+        packed = pack_padded_sequence(
+            self.embed(input_ids), lengths.cpu(), batch_first=True, enforce_sorted=False
+        )
+        states, (hidden, cell) = self.lstm(packed)
+        states, _ = pad_packed_sequence(states, batch_first=True, total_length=input_ids.shape[1])
+        return PointerGeneratorEncoderOutput(
+            last_hidden_state=states,
+            initial_hidden=self._bridge(hidden, self.hidden_bridge),
+            initial_cell=self._bridge(cell, self.cell_bridge),
+            source_ids=input_ids,
+        )
+
+    def _bridge(self, last: torch.Tensor, bridge: nn.Linear) -> torch.Tensor:
+        layers = self.config.num_layers
+        last = last.unflatten(0, (layers, 2)).permute(2, 1, 0, 3)  # [B, 2, L, H / 2]
+        bridged = F.relu(bridge(last.flatten(2))).unflatten(2, (layers, -1))
+        return bridged.transpose(1, 2).flatten(2)  # [B, L, H], forward beside backward
+
+
+# --- decoder ----------------------------------------------------------------------------------------------
+
+
+class PointerGeneratorCache:
+    """The state of a summary in the making, and the projection of its source, which is computed once.
+
+    `keys` are the same for all beams of a source, so reordering beams moves only the state.
+    """
+
+    is_compileable = False
+
+    def __init__(self):
+        self.keys: torch.Tensor | None = None  # [B, S, H]
+        self.hidden: torch.Tensor | None = None  # [L, B, H]
+        self.cell: torch.Tensor | None = None  # [L, B, H]
+        self.feed: torch.Tensor | None = None  # [B, H], what the decoder put out last
+        self.length = 0
+
+    def start(self, encoder_outputs: PointerGeneratorEncoderOutput, attention: AdditiveAttention) -> None:
+        """Set the state before the first token."""
+        self.keys = attention.project(encoder_outputs.last_hidden_state)
+        self.hidden = encoder_outputs.initial_hidden.transpose(0, 1)
+        self.cell = encoder_outputs.initial_cell.transpose(0, 1)
+        self.feed = torch.zeros_like(self.hidden[-1])
+
+    def get_seq_length(self, layer_idx: int = 0) -> int:
+        return self.length
+
+    def reorder_cache(self, beam_idx: torch.Tensor) -> None:
+        if self.length:
+            self.hidden, self.cell = self.hidden[:, beam_idx], self.cell[:, beam_idx]
+            self.feed = self.feed[beam_idx]
+
+
+class DecoderStep(GradientCheckpointingLayer):
+    """One token: LSTM layers over [embedding; last output], attention, output = W [context; state]."""
+
+    def __init__(self, config: PointerGeneratorConfig):
+        super().__init__()
+        size = config.hidden_size
+        widths = [config.embedding_size + size] + [size] * (config.num_layers - 1)
+        self.cells = nn.ModuleList([nn.LSTMCell(width, size) for width in widths])
+        self.attention = AdditiveAttention(size)
+        self.output = nn.Linear(2 * size, size)
+        self.dropout = nn.Dropout(config.dropout)
+
+    # All by position: reentrant checkpointing gives tensors among the keyword arguments no gradient.
+    def forward(self, embedded, feed, hidden, cell, states, keys, mask):
+        below = torch.cat([embedded, feed], dim=-1)
+        new_hidden, new_cell = [], []
+        for layer, lstm_cell in enumerate(self.cells):
+            h, c = lstm_cell(self.dropout(below) if layer else below, (hidden[layer], cell[layer]))
+            new_hidden.append(h)
+            new_cell.append(c)
+            below = h
+        weights = self.attention(below, keys, mask)
+        context = torch.bmm(weights[:, None].to(states.dtype), states)[:, 0]
+        output = self.dropout(self.output(torch.cat([context, below], dim=-1)))
+        return output, torch.stack(new_hidden), torch.stack(new_cell), weights
+
+
+class PointerGeneratorDecoder(nn.Module):
+    """Runs the steps from where the cache stands."""
+
+    def __init__(self, config: PointerGeneratorConfig):
+        super().__init__()
+        self.step = DecoderStep(config)
+
+    def forward(
+        self,
+        embedded: torch.Tensor,
+        encoder_outputs: PointerGeneratorEncoderOutput,
+        mask: torch.Tensor,
+        cache: PointerGeneratorCache,
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """Outputs `[B, T, H]` and attention `[B, T, S]` of the embedded tokens; the cache moves on."""
+        if cache.keys is None:
+            cache.start(encoder_outputs, self.step.attention)
+        outputs, attentions = [], []
+        for position in range(embedded.shape[1]):
+            cache.feed, cache.hidden, cache.cell, weights = self.step(
+                embedded[:, position],
+                cache.feed,
+                cache.hidden,
+                cache.cell,
+                encoder_outputs.last_hidden_state,
+                cache.keys,
+                mask,
+            )
+            outputs.append(cache.feed)
+            attentions.append(weights)
+        cache.length += embedded.shape[1]
+        return torch.stack(outputs, dim=1), torch.stack(attentions, dim=1)
+
+
+class PointerGeneratorModel(PointerGeneratorPreTrainedModel):
+    """Encoder and decoder without the words.
+
+    Example:
+
+    >>> import torch
+    >>> config = PointerGeneratorConfig(vocab_size=50, embedding_size=8, hidden_size=16)
+    >>> model = PointerGeneratorModel(config)
+    >>> ids = torch.tensor([[5, 6, 7, 1]])
+    >>> model(input_ids=ids, decoder_input_ids=ids).last_hidden_state.shape
+    torch.Size([1, 4, 16])
+    """
+
+    encoder_class = PointerGeneratorEncoder
+
+    def __init__(self, config: PointerGeneratorConfig):
+        super().__init__(config)
+        self.encoder = self.encoder_class(config)
+        self.decoder = PointerGeneratorDecoder(config)
+        self.post_init()
+
+    def get_input_embeddings(self):
+        return self.encoder.embed_tokens
+
+    def set_input_embeddings(self, value):
+        self.encoder.embed_tokens = value
+
+    @can_return_tuple
+    def forward(
+        self,
+        input_ids=None,
+        attention_mask=None,
+        decoder_input_ids=None,
+        encoder_outputs=None,
+        past_key_values=None,
+        use_cache=None,
+        output_attentions=None,
+        **kwargs,
+    ) -> Seq2SeqModelOutput:
+        if encoder_outputs is None:
+            encoder_outputs = self.encoder(input_ids, attention_mask)
+        elif not isinstance(encoder_outputs, PointerGeneratorEncoderOutput):
+            encoder_outputs = PointerGeneratorEncoderOutput(*encoder_outputs)
+        source_ids = encoder_outputs.source_ids
+        mask = torch.ones_like(source_ids) if attention_mask is None else attention_mask
+        cache = (
+            past_key_values if isinstance(past_key_values, PointerGeneratorCache) else PointerGeneratorCache()
+        )
+        embedded = self.encoder.embed(decoder_input_ids)
+        outputs, attentions = self.decoder(embedded, encoder_outputs, mask.bool(), cache)
+        use_cache = self.config.use_cache if use_cache is None else use_cache
+        return Seq2SeqModelOutput(
+            last_hidden_state=outputs,
+            past_key_values=cache if use_cache else None,
+            cross_attentions=(attentions[:, None],),  # one layer with one head
+            encoder_last_hidden_state=encoder_outputs.last_hidden_state,
+        )
+
+
+# --- words ------------------------------------------------------------------------------------------------
+
+
+class PointerGeneratorForConditionalGeneration(PointerGeneratorPreTrainedModel, GenerationMixin):
+    """The summarizer. With p the probability to copy, a word w of the vocabulary or of the source has
+
+        P(w) = (1 - p) P_vocabulary(w) + p sum of the attention to the places j of the source where x_j = w.
+
+    `logits` are log P, as wide as the vocabulary and the longest list of unknown words in the batch; ids from
+    `vocab_size` on are those words. In training the loss is computed without them, and they are None.
+
+    Example:
+
+    >>> import torch
+    >>> config = PointerGeneratorConfig(vocab_size=50, embedding_size=8, hidden_size=16)
+    >>> model = PointerGeneratorForConditionalGeneration(config).eval()
+    >>> ids = torch.tensor([[5, 50, 7, 51, 1]])  # two words that are not among the 50
+    >>> model(input_ids=ids, labels=ids).logits.shape
+    torch.Size([1, 5, 52])
+    >>> model.generate(ids, num_beams=2, max_new_tokens=3, min_new_tokens=3).shape
+    torch.Size([1, 4])
+    """
+
+    model_class = PointerGeneratorModel
+
+    def __init__(self, config: PointerGeneratorConfig):
+        super().__init__(config)
+        self.model = self.model_class(config)
+        self.vocabulary = nn.Linear(config.hidden_size, config.vocab_size)
+        self.copy_switch = nn.Linear(config.hidden_size, 1)
+        self.post_init()
+
+    def get_output_embeddings(self):
+        return self.vocabulary
+
+    def set_output_embeddings(self, value):
+        self.vocabulary = value
+
+    @can_return_tuple
+    def forward(
+        self,
+        input_ids=None,
+        attention_mask=None,
+        decoder_input_ids=None,
+        encoder_outputs=None,
+        past_key_values=None,
+        labels=None,
+        use_cache=None,
+        output_attentions=None,
+        num_items_in_batch: torch.Tensor | int | None = None,
+        **kwargs,
+    ) -> Seq2SeqLMOutput:
+        if labels is not None:
+            use_cache = False
+            if decoder_input_ids is None:
+                decoder_input_ids = self.prepare_decoder_input_ids_from_labels(labels)
+        if encoder_outputs is None:
+            encoder_outputs = self.model.encoder(input_ids, attention_mask)
+        outputs = self.model(
+            attention_mask=attention_mask,
+            decoder_input_ids=decoder_input_ids,
+            encoder_outputs=encoder_outputs,
+            past_key_values=past_key_values,
+            use_cache=use_cache,
+        )
+        attention = outputs.cross_attentions[0][:, 0]
+        source_ids = encoder_outputs["source_ids"]
+        loss = logits = None
+        if labels is not None:
+            losses = self.token_losses(outputs.last_hidden_state, attention, source_ids, labels)
+            loss = self.summed_loss(losses, labels, encoder_outputs, attention_mask, **kwargs)
+            loss = loss / ((labels != -100).sum() if num_items_in_batch is None else num_items_in_batch)
+        if labels is None or not self.training:
+            logits = self.log_probabilities(outputs.last_hidden_state, attention, source_ids)
+        shown = self.config.output_attentions if output_attentions is None else output_attentions
+        return Seq2SeqLMOutput(
+            loss=loss,
+            logits=logits,
+            past_key_values=outputs.past_key_values,
+            cross_attentions=outputs.cross_attentions if shown else None,
+            encoder_last_hidden_state=outputs.encoder_last_hidden_state,
+        )
+
+    def _vocabulary_logits(self, states: torch.Tensor) -> torch.Tensor:
+        logits = self.vocabulary(states).float()
+        logits[..., self.config.pad_token_id] = -torch.inf
+        return logits
+
+    def log_probabilities(self, states, attention, source_ids) -> torch.Tensor:
+        """log P of every word `[B, T, V + unknown words]`."""
+        copy = torch.sigmoid(self.copy_switch(states).float())
+        written = (1 - copy) * torch.softmax(self._vocabulary_logits(states), dim=-1)
+        unknown = max(0, int(source_ids.max()) + 1 - self.config.vocab_size)
+        places = source_ids[:, None].expand_as(attention)
+        probabilities = F.pad(written, (0, unknown)).scatter_add(-1, places, copy * attention)
+        return torch.log(probabilities + LEAST_PROBABILITY)
+
+    def token_losses(self, states, attention, source_ids, labels) -> torch.Tensor:
+        """-log P of every label `[B, T]`, 0 where it is -100; needs no distribution over the words."""
+        size = self.config.vocab_size
+        copy = torch.sigmoid(self.copy_switch(states).float())[..., 0]
+        in_vocabulary = (labels >= 0) & (labels < size)
+        safe = labels.masked_fill(~in_vocabulary, self.config.unk_token_id)
+        logits = self._vocabulary_logits(states)
+        written = torch.exp(-F.cross_entropy(logits.flatten(0, 1), safe.flatten(), reduction="none"))
+        copied = (attention * (source_ids[:, None] == labels[..., None])).sum(-1)
+        probability = (1 - copy) * written.view_as(copy) * in_vocabulary + copy * copied
+        losses = -torch.log(probability + LEAST_PROBABILITY)
+        return losses.masked_fill(labels == -100, 0.0)
+
+    def summed_loss(self, losses, labels, encoder_outputs, attention_mask, **kwargs) -> torch.Tensor:
+        """The loss of a batch, summed over its labels; subclasses add their own terms here."""
+        return losses.sum()
+
+    def prepare_decoder_input_ids_from_labels(self, labels: torch.Tensor) -> torch.Tensor:
+        """The labels shifted right behind the start token, padding in place of -100."""
+        shifted = F.pad(labels[:, :-1], (1, 0), value=self.config.decoder_start_token_id)
+        return shifted.masked_fill(shifted == -100, self.config.pad_token_id)
+
+    def _prepare_cache_for_generation(self, generation_config, model_kwargs, *args, **kwargs):
+        """`generate` would make a cache of keys and values; the state of an LSTM is another."""
+        if generation_config.cache_implementation is not None:
+            raise ValueError(
+                f"cache_implementation={generation_config.cache_implementation!r} is not supported; leave it out."
+            )
+        if generation_config.use_cache is not False and model_kwargs.get("past_key_values") is None:
+            model_kwargs["past_key_values"] = PointerGeneratorCache()
+
+
+__all__ = [
+    "PointerGeneratorForConditionalGeneration",
+    "PointerGeneratorModel",
+    "PointerGeneratorPreTrainedModel",
+]
