@@ -121,8 +121,8 @@ class Entities:
     """The entities of some texts: ids, names, and where they are mentioned.
 
     Names are grouped as they come in: equal but for case, accents, possessive, final full stop, title or company
-    ending; then a bare surname or first name joins the one person who has it, and an acronym the one name it
-    abbreviates. What several entities could claim stays an entity of its own.
+    ending; then a bare surname or first name joins the one person who has it, an acronym the one name it
+    abbreviates, "Federal Reserve" the "US Federal Reserve", "Americans" the "American". What several entities could claim stays an entity of its own.
 
     Example:
         >>> entities = Entities([Mention("Aaron Ramsey", "PERSON"), Mention("Ramsey", "PERSON"), Mention("U.S.", "GPE")])
@@ -261,7 +261,9 @@ class Entities:
 
 
 def _is_alias(short: _Entity, full: _Entity) -> bool:
-    """Whether `short` is a surname, a first name or an acronym of `full`."""
+    """Whether `short` is a surname, a first name, an acronym, the end ("US Federal Reserve") or the plural of `full`."""
+    if "NORP" in short.kinds & full.kinds and short.key == (*full.key[:-1], full.key[-1] + "s"):
+        return True
     if len(full.key) <= len(short.key):
         return False
     if "PERSON" in full.kinds and short.kinds & set(_SURNAME_KINDS):
@@ -271,6 +273,8 @@ def _is_alias(short: _Entity, full: _Entity) -> bool:
             full.key[0],
             full.key[-1],
         )
+    if "ORG" in short.kinds & full.kinds and len(short.key) > 1:
+        return short.key == full.key[-len(short.key) :]
     if len(short.key) == 1 and len(short.key[0]) > 1 and any(_is_acronym(name) for name in short.names):
         initials = "".join(word[0] for word in full.key)
         return short.key[0] in (initials, "".join(word[0] for word in full.key if word not in STOP_WORDS))

@@ -1,0 +1,247 @@
+"""Cloze questions made from articles: what readers are trained and tested on.
+
+Three collections of news give passages and sentences about them: CNN/DailyMail articles with their highlights, BBC and
+Reuters articles whose lead sentence is asked about with the rest as the passage. Articles are split by a hash of their
+text, so no article and no copy of it is in two splits.
+
+    python -m summarily.metrics.apes.corpus --data FOLDER --output cloze.jsonl.gz
+"""
+
+from __future__ import annotations
+
+import argparse
+import gzip
+import hashlib
+import itertools
+import json
+import os
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from summarily.metrics.apes.questions import Question, candidates, make_cloze
+from summarily.metrics.base import InputError
+from summarily.metrics.text import sentences
+
+SPLITS = ("train", "dev", "test")
+COLLECTIONS = ("cnndm_articles", "bbc_news_summary", "reuters_train")
+HUMAN_SETS = ("summeval_docs", "realsumm_docs", "frank_valid_docs")
+"""Sets of judged summaries whose articles no reader may have seen."""
+_CHUNK = 512
+
+
+class Article(NamedTuple):
+    """A passage and the sentences that are asked about."""
+
+    collection: str
+    passage: str
+    asked: str
+
+
+@dataclass
+class Reading:
+    """An article with its questions, anonymised; ids are those of `names`, before `relabel`.
+
+    Only questions whose answer occurs in the passage are kept. `answerable` of `asked` questions were.
+    """
+
+    id: str
+    collection: str
+    split: str
+    passage: str
+    questions: list[Question]
+    names: dict[str, list[str]]
+    asked: int
+
+    @property
+    def candidates(self) -> list[str]:
+        """The possible answers: the ids in the passage, by first occurrence."""
+        return candidates(self.passage)
+
+    @property
+    def answerable(self) -> int:
+        return len(self.questions)
+
+
+def read_rows(path: Path) -> Iterator[dict[str, Any]]:
+    """The rows of a file of gzipped JSON lines."""
+    if not path.is_file():
+        raise InputError(f"there is no file {path}.")
+    with gzip.open(path, "rt", encoding="utf-8") as stream:
+        for line in stream:
+            yield json.loads(line)
+
+
+def articles(collection: str, rows: Iterable[dict[str, Any]]) -> Iterator[Article]:
+    """The passages and asked sentences of a collection's rows.
+
+    Example:
+        >>> rows = [{"article": "Ann won in Oslo. It was cold. She left."}]
+        >>> next(articles("bbc_news_summary", rows))
+        Article(collection='bbc_news_summary', passage='It was cold. She left.', asked='Ann won in Oslo.')
+    """
+    for row in rows:
+        if collection == "cnndm_articles":
+            yield Article(collection, row["article"], "\n".join(row["highlights"]))
+        elif collection == "bbc_news_summary":
+            lead, *rest = sentences(row["article"]) or [""]
+            yield Article(collection, " ".join(rest), lead)
+        elif collection == "reuters_train":
+            lead, body = row["first_paragraph"], row["body"]
+            if lead and body.startswith(lead):
+                yield Article(collection, body[len(lead) :].strip(), lead)
+        else:
+            raise InputError(
+                f"there is no collection {collection!r}; expected one of {', '.join(COLLECTIONS)}."
+            )
+
+
+def fingerprint(text: str) -> str:
+    """A hash of the letters of a text: equal for copies that differ in case, spaces or punctuation.
+
+    Example:
+        >>> fingerprint("Snow fell .") == fingerprint("snow fell.")
+        True
+    """
+    return hashlib.sha256(re.sub(r"[\W_]+", "", text).lower().encode()).hexdigest()
+
+
+def split_of(text: str) -> str:
+    """The split of an article, by a hash of its text: 80 of 100 train, 10 dev, 10 test.
+
+    Example:
+        >>> split_of("Snow fell.") == split_of("snow  fell")
+        True
+    """
+    number = int(fingerprint(text)[:8], 16) % 100
+    return "train" if number < 80 else "dev" if number < 90 else "test"
+
+
+def cloze_corpus(
+    found: Iterable[Article], *, recognise: Any = None, unseen: Sequence[str] = (), progress: bool = False
+) -> Iterator[Reading]:
+    """The questions of articles, in their order; copies of an article and articles without questions are left out.
+
+    Args:
+        found: see `articles`.
+        recognise: what finds names; by default `recognition.recogniser()`.
+        unseen: texts that must not be among them, such as the articles of sets of human judgements.
+        progress: show a bar.
+
+    Example:
+        >>> reading = next(cloze_corpus([Article("mine", "Ann Lee lives in Oslo.", "Ann Lee left Oslo.")]))
+        >>> reading.passage, reading.questions[0]
+        ('@entity0 lives in @entity1.', Question(text='@placeholder left @entity1.', answer='@entity0'))
+    """
+    from tqdm.auto import tqdm
+
+    if recognise is None:
+        from summarily.metrics.apes.recognition import recogniser
+
+        recognise = recogniser()
+    seen = {_beginning(text) for text in unseen}
+    stream = iter(found)
+    with tqdm(desc="questions", unit=" articles", disable=None if progress else True) as bar:
+        while chunk := list(itertools.islice(stream, _CHUNK)):
+            recognise([text for article in chunk for text in (article.asked, article.passage)])
+            for article in chunk:
+                beginning = _beginning(article.passage)
+                if beginning not in seen:
+                    seen.add(beginning)
+                    if (reading := _reading(article, recognise)) is not None:
+                        yield reading
+            bar.update(len(chunk))
+
+
+def _beginning(text: str) -> str:
+    """What tells an article apart: copies often differ in their last lines, or in a byline taken off."""
+    letters = re.sub(r"[\W_]+", "", text).lower()
+    return letters[:200]
+
+
+def _reading(article: Article, recognise: Any) -> Reading | None:
+    cloze = make_cloze(article.asked, source=article.passage, recognise=recognise)
+    passage = cloze.entities.anonymise(article.passage)
+    present = set(candidates(passage))
+    questions = [question for question in cloze.questions if question.answer in present]
+    if not questions or len(present) < 2:  # with one candidate there is nothing to decide
+        return None
+    used = present.union(*(candidates(question.text) for question in questions))
+    names = {id: names for id, names in cloze.entities.names.items() if id in used}
+    return Reading(
+        fingerprint(article.passage)[:16],
+        article.collection,
+        split_of(article.passage),
+        passage,
+        questions,
+        names,
+        len(cloze.questions),
+    )
+
+
+def load_articles(folder: Path, collections: Sequence[str] = COLLECTIONS) -> Iterator[Article]:
+    """The articles of the data folder."""
+    for collection in collections:
+        yield from articles(collection, read_rows(folder / f"news/{collection}.jsonl.gz"))
+
+
+def human_articles(folder: Path) -> list[str]:
+    """The articles of the human sets, which no reader may see."""
+    found = []
+    for name in HUMAN_SETS:
+        for row in read_rows(folder / f"human/{name}.jsonl.gz"):
+            found.append(row.get("source") or row["article"])
+    return found
+
+
+def write_corpus(readings: Iterable[Reading], path: str | os.PathLike[str]) -> Counter[str]:
+    """Write readings as gzipped JSON lines; returns articles, questions by collection and split."""
+    from summarily.metrics.files import write_atomically
+
+    counts: Counter[str] = Counter()
+    lines = []
+    for reading in readings:
+        lines.append(json.dumps(asdict(reading), ensure_ascii=False))
+        where = f"{reading.collection} {reading.split}"
+        counts[f"{where} articles"] += 1
+        counts[f"{where} questions"] += reading.answerable
+        counts[f"{where} unanswerable"] += reading.asked - reading.answerable
+    Path(path).parent.mkdir(parents=True, exist_ok=True)
+    write_atomically(path, gzip.compress("\n".join(lines).encode() + b"\n", mtime=0))
+    return counts
+
+
+def read_corpus(path: str | os.PathLike[str], split: str | None = None) -> Iterator[Reading]:
+    """Readings as `write_corpus` has written them, of one split or of all."""
+    for row in read_rows(Path(path)):
+        if split is None or row["split"] == split:
+            row["questions"] = [Question(*question) for question in row["questions"]]
+            yield Reading(**row)
+
+
+def load_or_make(path: str | os.PathLike[str], data: str | os.PathLike[str] | None) -> Path:
+    """The file of the corpus, made from the data folder if it is not there."""
+    from summarily.metrics.meta_evaluation.human import data_folder
+
+    path = Path(path)
+    if not path.is_file():
+        folder = data_folder(data)
+        readings = cloze_corpus(load_articles(folder), unseen=human_articles(folder), progress=True)
+        for what, number in sorted(write_corpus(readings, path).items()):
+            print(f"{what}: {number:,}")
+    return path
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(prog="python -m summarily.metrics.apes.corpus", description=__doc__)
+    parser.add_argument("--data", metavar="FOLDER", help="folder of the data (default: SUMMARILY_DATA)")
+    parser.add_argument("--output", required=True, metavar="FILE", help="the file to write (.jsonl.gz)")
+    options = parser.parse_args(arguments)
+    print(f"written: {load_or_make(options.output, options.data)}")
+
+
+if __name__ == "__main__":
+    main()
