@@ -49,7 +49,7 @@ def rows_of(name: str, values: Any) -> list[Any]:
     return list(values)
 
 
-def _text(where: str, value: Any) -> str:
+def checked_text(where: str, value: Any) -> str:
     if isinstance(value, str):
         if not value.isascii():
             try:
@@ -74,8 +74,8 @@ def _references(row: int, value: Any) -> tuple[str, ...]:
     ):
         if len(value) == 0:
             raise InputError(f"{where} is an empty list; give at least one reference or drop the row.")
-        return tuple(_text(f"{where}[{j}]", text) for j, text in enumerate(value))
-    return (_text(where, value),)
+        return tuple(checked_text(f"{where}[{j}]", text) for j, text in enumerate(value))
+    return (checked_text(where, value),)
 
 
 def make_examples(predictions: Any, references: Any, sources: Any = None) -> list[Example]:
@@ -107,9 +107,9 @@ def make_examples(predictions: Any, references: Any, sources: Any = None) -> lis
             )
     return [
         Example(
-            _text(f"predictions[{row}]", prediction),
+            checked_text(f"predictions[{row}]", prediction),
             _references(row, reference),
-            None if sources is None else _text(f"sources[{row}]", source),
+            None if sources is None else checked_text(f"sources[{row}]", source),
         )
         for row, (prediction, reference, source) in enumerate(
             zip(prediction_rows, reference_rows, source_rows, strict=True)

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from summarily.metrics.hooks import compute_metrics, reward
     from summarily.metrics.scorecard import Comparison, Scorecard, compare, score
     from summarily.sample import load_sample
+    from summarily.summarizer import Summarizer
 
 _WHERE = {
     "score": "summarily.metrics.scorecard",
@@ -26,11 +27,13 @@ _WHERE = {
     "compute_metrics": "summarily.metrics.hooks",
     "reward": "summarily.metrics.hooks",
     "load_sample": "summarily.sample",
+    "Summarizer": "summarily.summarizer",
 }
 
 __all__ = [
     "Comparison",
     "Scorecard",
+    "Summarizer",
     "__version__",
     "compare",
     "compute_metrics",

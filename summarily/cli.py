@@ -31,12 +31,14 @@ a table (jsonl, csv, tsv or parquet, also gzipped) or the name of a data set; or
 # Sub-commands that live with what they run: the module with `add_parser`, and the help shown before it is imported.
 _EXTENSIONS = {
     "meta": ("summarily.metrics.meta_evaluation.cli", "which metric to trust: agreement with people"),
+    "demo": ("summarily.spaces.cli", "open a Space in the browser: scorecard, summarize, attention, judge"),
     "convert": ("summarily.modeling.conversion", "BART to LED or RED, transformers' LED to ours and back"),
     "profile-memory": (
         "summarily.modeling.memory_profile",
         "peak memory of a training step by length and window",
     ),
     "study": ("summarily.modeling.training.study", "train and compare: the papers' tables at our scale"),
+    "summarize": ("summarily.summarizer", "summarize texts with a shipped or a Hub model"),
     "train": ("summarily.modeling.training.cli", "train a summarizer from a recipe"),
 }
 

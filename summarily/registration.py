@@ -1,4 +1,5 @@
-"""Places our `evaluate` modules where `evaluate.load` looks when the Hub does not have the name.
+"""Places our `evaluate` modules where `evaluate.load` looks when the Hub does not have the name, and our
+summarization pipeline where transformers looks.
 
 `evaluate` keeps modules it has loaded under `<HF modules cache>/evaluate_modules/metrics/<name>/<hash>/` and
 falls back to them; we put ours there. Registering is idempotent, atomic, safe under concurrent processes, and
@@ -9,12 +10,15 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import importlib.abc
+import importlib.util
 import logging
 import os
 import shutil
 import sys
 import tempfile
 from pathlib import Path
+from typing import Any
 
 from summarily.version import __version__
 
@@ -73,10 +77,48 @@ def register_on_import() -> None:
     """Register quietly; a cache that cannot be written is worth a log line, not an exception."""
     if os.environ.get("SUMMARILY_REGISTER", "1") == "0":
         return
+    _register_pipeline_with_transformers()
     try:
         register()
     except OSError as error:
         logger.warning("%s", error.strerror)
+
+
+def _register_pipeline_with_transformers() -> None:
+    """Register `pipeline("summarization")` now if pipelines are loaded, else as soon as they are.
+
+    Loading them takes seconds, which `import summarily` should not cost those who only score.
+    """
+    if "transformers.pipelines" in sys.modules:
+        _register_pipeline()
+    elif not any(isinstance(finder, _AfterPipelines) for finder in sys.meta_path):
+        sys.meta_path.insert(0, _AfterPipelines())
+
+
+def _register_pipeline() -> None:
+    from summarily.summarizer import register_pipeline
+
+    register_pipeline()
+
+
+class _AfterPipelines(importlib.abc.MetaPathFinder):
+    """Waits for transformers' pipelines to be imported, then adds ours and is gone."""
+
+    def find_spec(self, fullname: str, path: Any = None, target: Any = None) -> Any:
+        if fullname != "transformers.pipelines":
+            return None
+        sys.meta_path.remove(self)
+        spec = importlib.util.find_spec(fullname)
+        if spec is None or spec.loader is None:
+            return spec
+        load = spec.loader.exec_module
+
+        def load_and_register(module: Any) -> None:
+            load(module)
+            _register_pipeline()
+
+        spec.loader.exec_module = load_and_register  # type: ignore[method-assign]
+        return spec
 
 
 def _touch(path: Path) -> None:

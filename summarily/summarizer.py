@@ -1,0 +1,430 @@
+"""Summarize texts with any sequence-to-sequence checkpoint, in one line.
+
+>>> from summarily import Summarizer
+>>> summarizer = Summarizer("headlines")
+>>> summarizer("Acme Corp said its board approved a two-for-one stock split.")  # doctest: +SKIP
+'acme corp sets stock split'
+
+`pipeline("summarization", model=...)`, which transformers 5 no longer brings, is the same code.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from summarily.metrics.base import InputError, checked_text, rows_of
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+LONG = ("truncate", "chunk", "reduce", "error")
+# Tokenizers that know no limit say so with a very large number.
+_NO_LIMIT = 10**9
+
+
+class Summarizer:
+    """A summarizer and its tokenizer, ready to be called on a text or a list of texts.
+
+    Args:
+        checkpoint: the name of a shipped model (`summarily.hub_cards.shipped()`), a folder, or a Hub id.
+        device: such as "cuda:1"; by default an accelerator if there is one, else the CPU.
+        dtype: such as "bfloat16"; by default half precision on an accelerator and float32 on the CPU.
+        revision: of the Hub id.
+        trust_remote_code: allow a checkpoint to bring its own code.
+
+    Example:
+        >>> summarizer = Summarizer("headlines")
+        >>> summaries = summarizer(["Acme Corp said its board approved a stock split.", ""], max_length=12)
+        >>> len(summaries), summaries[1]
+        (2, '')
+    """
+
+    def __init__(
+        self,
+        checkpoint: str,
+        *,
+        device: str | None = None,
+        dtype: str | None = None,
+        revision: str | None = None,
+        trust_remote_code: bool = False,
+    ):
+        import torch
+
+        accelerator = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else None
+        place = device or (accelerator.type if accelerator else "cpu")
+        precision = dtype or ("float32" if place.startswith("cpu") else "float16")
+        options = {"revision": revision, "trust_remote_code": trust_remote_code}
+        model, tokenizer = _load(checkpoint, options, precision)
+        self.model: PreTrainedModel = model.to(place).eval()
+        self.tokenizer: PreTrainedTokenizerBase = tokenizer
+
+    @classmethod
+    def of(cls, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> Summarizer:
+        """A summarizer of a model and a tokenizer that are already loaded."""
+        summarizer = cls.__new__(cls)
+        summarizer.model, summarizer.tokenizer = model.eval(), tokenizer
+        return summarizer
+
+    @property
+    def source_limit(self) -> int | None:
+        """How many tokens of a text the model can take at once, special tokens included; None for any number."""
+        config = self.model.config
+        for name in ("max_encoder_position_embeddings", "max_position_embeddings"):
+            if getattr(config, name, None):
+                return int(getattr(config, name))
+        limit = self.tokenizer.model_max_length
+        return limit if limit < _NO_LIMIT else None
+
+    def __call__(
+        self,
+        texts: str | Sequence[str],
+        *,
+        max_length: int | None = None,
+        batch_size: int = 8,
+        long: str = "truncate",
+        max_source_length: int | None = None,
+        progress: bool | None = None,
+        **generation: Any,
+    ) -> Any:
+        """Summarize one text (gives a str) or several (gives a list, in their order).
+
+        Args:
+            texts: the texts; a blank text has a blank summary.
+            max_length: of a summary, in tokens; by default what the checkpoint says.
+            batch_size: texts generated together; it does not change the summaries beyond rounding.
+            long: what to do with a text longer than the model can take: "truncate" keeps its beginning, and warns;
+                "chunk" summarizes piece by piece (whole sentences) and joins the summaries; "reduce" summarizes the
+                joined summaries again until they fit; "error" refuses.
+            max_source_length: take at most so many tokens at once, instead of as many as the model can.
+            progress: show a progress bar; by default for more than 32 texts or pieces.
+            generation: anything else that `generate` takes, such as `num_beams=4`.
+        """
+        rows = [texts] if isinstance(texts, str) else rows_of("texts", texts)
+        documents = [checked_text(f"texts[{row}]", text) for row, text in enumerate(rows)]
+        if long not in LONG:
+            raise InputError(f"long={long!r} is unknown; choose one of {', '.join(LONG)}.")
+        if batch_size < 1:
+            raise InputError(f"batch_size={batch_size} must be at least 1.")
+        if max_length is not None:
+            if max_length < 1:
+                raise InputError(f"max_length={max_length} must be at least 1.")
+            generation["max_new_tokens"] = max_length
+        limit = self._limit(max_source_length)
+        summaries = self._summarize(documents, limit, long, batch_size, progress, generation)
+        return summaries[0] if isinstance(texts, str) else summaries
+
+    def _limit(self, asked: int | None) -> int | None:
+        limit = self.source_limit
+        if asked is None:
+            return limit
+        if asked < 8:
+            raise InputError(f"max_source_length={asked} leaves no room for a text; give at least 8.")
+        if limit is not None and asked > limit:
+            raise InputError(f"max_source_length={asked}, but the model takes at most {limit} tokens.")
+        return asked
+
+    def _summarize(
+        self,
+        documents: list[str],
+        limit: int | None,
+        long: str,
+        batch_size: int,
+        progress: bool | None,
+        generation: dict[str, Any],
+    ) -> list[str]:
+        too_long = self._longer_than(limit, documents)
+        if too_long and long == "error":
+            row = too_long[0]
+            raise InputError(
+                f"texts[{row}] is longer than the {limit} tokens the model takes; shorten it, choose "
+                f"long='truncate', 'chunk' or 'reduce', or use a model for long documents."
+            )
+        if too_long and long == "truncate":
+            warnings.warn(
+                f"{len(too_long)} of {len(documents)} texts (the first is texts[{too_long[0]}]) are longer than the "
+                f"{limit} tokens the model takes; only their beginning is read. long='chunk' reads everything.",
+                stacklevel=3,
+            )
+        pieces = [[document] for document in documents]
+        if limit is not None and long in ("chunk", "reduce"):
+            for row in too_long:
+                pieces[row] = self._chunks(documents[row], limit)
+        flat = [piece for document in pieces for piece in document]
+        written = iter(self._generate(flat, limit, batch_size, progress, generation))
+        summaries = [" ".join(filter(None, (next(written) for _ in document))) for document in pieces]
+        if long == "reduce" and too_long:
+            self._reduce(documents, summaries, too_long, limit, batch_size, progress, generation)
+        return summaries
+
+    def _reduce(
+        self,
+        documents: list[str],
+        summaries: list[str],
+        rows: list[int],
+        limit: int | None,
+        batch_size: int,
+        progress: bool | None,
+        generation: dict[str, Any],
+    ) -> None:
+        """Summarize the summaries of `rows` again, until each was written from one text that fits."""
+        for row in rows:
+            if len(summaries[row]) >= len(documents[row]):
+                raise InputError(
+                    f"texts[{row}]: the summaries of its pieces are no shorter than the text, so reducing would "
+                    f"never end; give a smaller max_length."
+                )
+        again = self._summarize(
+            [summaries[row] for row in rows], limit, "reduce", batch_size, progress, generation
+        )
+        for row, summary in zip(rows, again, strict=True):
+            summaries[row] = summary
+
+    def _longer_than(self, limit: int | None, documents: list[str]) -> list[int]:
+        if limit is None:
+            return []
+        room = limit - self._special
+        # A token has at least one byte, so a short text need not be counted.
+        return [
+            row
+            for row, text in enumerate(documents)
+            if len(text.encode()) > room and self._length(text) > room
+        ]
+
+    @property
+    def _special(self) -> int:
+        return self.tokenizer.num_special_tokens_to_add(pair=False)
+
+    def _length(self, text: str) -> int:
+        # verbose=False: that the text is too long is ours to say.
+        return len(self.tokenizer(text, add_special_tokens=False, verbose=False)["input_ids"])
+
+    def _chunks(self, text: str, limit: int) -> list[str]:
+        """Pieces of at most `limit` tokens: as many whole sentences as fit; a longer sentence is cut between words."""
+        room = limit - self._special
+        chunks: list[str] = []
+        current = ""
+        for part in self._parts(text, room):
+            joined = f"{current} {part}" if current else part
+            if current and self._length(joined) > room:
+                chunks.append(current)
+                joined = part
+            current = joined
+        return [*chunks, current]
+
+    def _parts(self, text: str, room: int) -> Iterator[str]:
+        from summarily.metrics.text import sentences
+
+        for sentence in sentences(text):
+            words = sentence.split()
+            while self._length(" ".join(words)) > room and len(words) > 1:
+                take = len(words)
+                while take > 1 and self._length(" ".join(words[:take])) > room:
+                    take = max(1, take * 3 // 4)
+                yield " ".join(words[:take])
+                words = words[take:]
+            yield " ".join(words)
+
+    def _generate(
+        self,
+        texts: list[str],
+        limit: int | None,
+        batch_size: int,
+        progress: bool | None,
+        generation: dict[str, Any],
+    ) -> list[str]:
+        """One summary for each text, texts of similar length together."""
+        from tqdm.auto import tqdm
+
+        summaries = [""] * len(texts)
+        order = sorted((row for row in range(len(texts)) if texts[row].strip()), key=lambda i: len(texts[i]))
+        show = progress if progress is not None else len(order) > 32
+        with tqdm(total=len(order), desc="summarizing", unit="text", disable=not show) as bar:
+            for first in range(0, len(order), batch_size):
+                rows = order[first : first + batch_size]
+                for row, summary in zip(
+                    rows, self._batch([texts[i] for i in rows], limit, generation), strict=True
+                ):
+                    summaries[row] = summary
+                bar.update(len(rows))
+        return summaries
+
+    def _batch(self, texts: list[str], limit: int | None, generation: dict[str, Any]) -> list[str]:
+        import torch
+
+        inputs = self.tokenizer(
+            texts,
+            return_tensors="pt",
+            padding=True,
+            truncation=limit is not None,
+            max_length=limit,
+            verbose=False,
+        )
+        with torch.inference_mode():
+            ids = self.model.generate(**inputs.to(self.model.device), **generation)
+        return [text.strip() for text in self.tokenizer.batch_decode(ids, skip_special_tokens=True)]
+
+
+def _load(checkpoint: str, options: dict[str, Any], precision: str) -> tuple[Any, Any]:
+    from pathlib import Path
+
+    import torch
+    from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
+
+    import summarily.modeling  # noqa: F401  our model types
+    from summarily.hub_cards import folder, shipped
+
+    if not hasattr(torch, precision):
+        raise InputError(f"dtype={precision!r} is not a dtype of torch; try 'float32' or 'bfloat16'.")
+    name = checkpoint
+    if not Path(checkpoint).is_dir() and checkpoint in shipped():
+        name = folder(checkpoint)
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(name, **options)
+        model = AutoModelForSeq2SeqLM.from_pretrained(name, dtype=getattr(torch, precision), **options)
+    except (OSError, ValueError) as error:
+        reason = str(error).strip().splitlines()[0]
+        raise InputError(
+            f"cannot load a summarizer from {checkpoint!r}: {reason} Give a folder, a Hub id, or one of the shipped "
+            f"models: {', '.join(shipped())}."
+        ) from error
+    return model, tokenizer
+
+
+# --- the pipeline -------------------------------------------------------------------------------------------
+
+
+def register_pipeline() -> None:
+    """Make `pipeline("summarization", ...)` known to transformers. Running it again changes nothing."""
+    import torch
+    from transformers import AutoModelForSeq2SeqLM, pipelines
+    from transformers.pipelines import PIPELINE_REGISTRY, Pipeline
+
+    import summarily.modeling  # noqa: F401  our model types
+
+    if "summarization" in PIPELINE_REGISTRY.supported_tasks:
+        return
+
+    class SummarizationPipeline(Pipeline):
+        """`pipeline("summarization", model=...)(texts)`: a list of `{"summary_text": ...}`.
+
+        Takes the arguments of `Summarizer`; datasets and generators are read as in every pipeline.
+        """
+
+        _load_processor = False
+        _load_image_processor = False
+        _load_feature_extractor = False
+        _load_tokenizer = True
+
+        def __init__(self, *arguments: Any, **options: Any) -> None:
+            super().__init__(*arguments, **options)
+            # A pipeline takes weights as they were stored; on a CPU float16 is slower and coarser than float32.
+            if self.model.device.type == "cpu" and self.model.dtype == torch.float16:
+                self.model.float()
+
+        def _sanitize_parameters(self, **options: Any) -> tuple[dict, dict, dict]:
+            return {}, options, {}
+
+        def preprocess(self, input_: Any, **options: Any) -> dict[str, Any]:
+            return {"text": checked_text("the text", input_)}
+
+        def _forward(self, input_tensors: dict[str, Any], **options: Any) -> dict[str, Any]:
+            texts = input_tensors["text"]
+            many = isinstance(texts, list)
+            rows = texts if many else [texts]
+            found = Summarizer.of(self.model, self.tokenizer)(rows, batch_size=len(rows), **options)
+            return {"summary": found if many else found[0]}
+
+        def postprocess(self, model_outputs: dict[str, Any], **options: Any) -> dict[str, str]:
+            return {"summary_text": model_outputs["summary"]}
+
+        def __call__(self, inputs: Any, **options: Any) -> Any:
+            result = super().__call__(inputs, **options)
+            return [result] if isinstance(inputs, str) else result
+
+    # Version 5 refuses the names of tasks it has dropped before it looks them up.
+    getattr(pipelines, "REMOVED_TASKS", {}).pop("summarization", None)
+    PIPELINE_REGISTRY.register_pipeline("summarization", SummarizationPipeline, AutoModelForSeq2SeqLM)
+
+
+# --- the command --------------------------------------------------------------------------------------------
+
+
+def add_parser(commands: Any) -> None:
+    """The command `summarily summarize`."""
+    parser = commands.add_parser(
+        "summarize",
+        help="summarize texts with a shipped or a Hub model",
+        description="Summarize a text file, standard input (-), or a column of a table.",
+        epilog="examples: summarily summarize story.txt;  cat story.txt | summarily summarize - --model headlines;  "
+        "summarily summarize articles.jsonl --column source --output out.jsonl",
+    )
+    parser.add_argument("file", metavar="FILE|-", help="a text, a table (jsonl, csv, tsv, parquet), or -")
+    parser.add_argument("--model", default="headlines", help="shipped name, folder or Hub id (%(default)s)")
+    parser.add_argument("--column", default="source", help="of a table (default: %(default)s)")
+    parser.add_argument("--lines", action="store_true", help="a text file holds one text per line")
+    parser.add_argument("--max-length", type=int, help="of a summary, in tokens")
+    parser.add_argument("--batch-size", type=int, default=8, help="default: %(default)s")
+    parser.add_argument(
+        "--long", choices=LONG, default="truncate", help="texts beyond the model's length (%(default)s)"
+    )
+    parser.add_argument("--beams", type=int, default=None, help="beams (default: what the checkpoint says)")
+    parser.add_argument("--trust-remote-code", action="store_true", help="allow the checkpoint's own code")
+    parser.add_argument("--output", metavar="FILE", help="write jsonl with text and summary to FILE")
+    parser.set_defaults(run=_run)
+
+
+def _run(options: Any) -> int:
+    texts = _texts(options)
+    summarizer = Summarizer(options.model, trust_remote_code=options.trust_remote_code)
+    generation = {} if options.beams is None else {"num_beams": options.beams}
+    with warnings.catch_warnings():
+        warnings.simplefilter("always")
+        warnings.showwarning = lambda message, *_, **__: _note(str(message))
+        summaries = summarizer(
+            texts,
+            max_length=options.max_length,
+            batch_size=options.batch_size,
+            long=options.long,
+            **generation,
+        )
+    if not options.output:
+        print("\n".join(summary.replace("\n", " ") for summary in summaries))
+        return 0
+    import json
+
+    from summarily.metrics.files import write_atomically
+
+    rows = (
+        json.dumps({"text": t, "summary": s}, ensure_ascii=False)
+        for t, s in zip(texts, summaries, strict=True)
+    )
+    write_atomically(options.output, "\n".join(rows) + "\n")
+    print(f"{len(summaries)} summaries written to {options.output}")
+    return 0
+
+
+def _note(message: str) -> None:
+    import sys
+
+    print(f"summarily: {message}", file=sys.stderr)
+
+
+def _texts(options: Any) -> list[str]:
+    import sys
+    from pathlib import Path
+
+    from summarily.inputs import TABLE_ENDINGS, column, read_lines, read_table
+
+    if options.file == "-":
+        whole = sys.stdin.read()
+        texts = whole.splitlines() if options.lines else [whole]
+    elif any(ending in Path(options.file).suffixes for ending in TABLE_ENDINGS):
+        texts = column(read_table(options.file), options.column)
+    else:
+        lines = read_lines(options.file)
+        texts = lines if options.lines else ["\n".join(lines)]
+    if not any(str(text).strip() for text in texts):
+        raise InputError(f"{options.file} holds no text to summarize.")
+    return texts

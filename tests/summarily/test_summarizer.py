@@ -1,0 +1,191 @@
+"""One call summarizes; the pipeline and the command say the same."""
+
+from __future__ import annotations
+
+import io
+import json
+import subprocess
+import sys
+
+import pytest
+import torch
+
+import summarily
+from summarily.cli import main
+from summarily.metrics.base import InputError, InputTypeError
+from summarily.summarizer import LONG, Summarizer
+
+STORY = "Norsk Papir AS said its board approved a two-for-one stock split and raised its quarterly dividend."
+OTHER = "Crude oil prices rose after the ministers of four producers met in Vienna, traders said."
+
+
+@pytest.fixture(scope="module")
+def headlines():
+    return Summarizer("headlines")
+
+
+@pytest.fixture
+def tiny(tiny_summarizer):
+    return Summarizer.of(tiny_summarizer["model"], tiny_summarizer["tokenizer"])
+
+
+def test_one_text_and_a_list_in_any_order_and_batch(headlines):
+    texts = [STORY, OTHER, STORY + " It rained in Oslo.", "", OTHER]
+    one_by_one = [headlines(text) for text in texts]
+    assert isinstance(one_by_one[0], str) and one_by_one[0] != one_by_one[1]
+    assert one_by_one[3] == ""
+    for batch_size in (1, 2, 5):
+        assert headlines(texts, batch_size=batch_size) == one_by_one
+    assert headlines(texts[::-1]) == one_by_one[::-1]
+    assert headlines([]) == []
+
+
+def test_generation_options_reach_the_model(headlines):
+    short, whole = headlines(STORY, max_length=3, num_beams=1), headlines(STORY, num_beams=1)
+    assert whole.startswith(short) and len(short) < len(whole)
+    assert headlines(STORY, num_beams=4) != headlines(OTHER, num_beams=4)
+    with pytest.raises(ValueError, match="not used by the model"):
+        headlines(STORY, beams=4)
+
+
+def test_the_pipeline_gives_the_same_text(headlines):
+    from transformers import pipeline
+
+    from summarily.hub_cards import folder
+
+    pipe = pipeline("summarization", model=folder("headlines"), device="cpu")
+    assert pipe.model.dtype == torch.float32
+    texts = [STORY, OTHER, STORY + " It rained in Oslo."]
+    expected = [{"summary_text": summary} for summary in headlines(texts)]
+    assert pipe(STORY) == expected[:1]
+    assert pipe(texts) == expected
+    assert pipe(texts, batch_size=2) == expected
+    assert list(pipe(text for text in texts)) == expected
+    assert pipe(STORY, num_beams=3, max_length=9)[0]["summary_text"] == headlines(
+        STORY, num_beams=3, max_length=9
+    )
+    ten_thousand_words = " ".join([STORY, OTHER] * 340)
+    assert len(ten_thousand_words.split()) > 10_000
+    [long] = pipe(ten_thousand_words, long="chunk", max_length=4)
+    assert long["summary_text"] == headlines(ten_thousand_words, long="chunk", max_length=4)
+
+
+def test_importing_the_package_is_enough_for_the_pipeline():
+    """Whichever of the two is imported first, and without loading pipelines for those who do not use them."""
+    check = "assert 'summarization' in transformers.pipelines.get_supported_tasks()"
+    for program in (
+        f"import summarily, sys; assert 'transformers' not in sys.modules; import transformers.pipelines; {check}",
+        f"import transformers.pipelines, summarily; {check}",
+    ):
+        subprocess.run([sys.executable, "-c", program], check=True, timeout=120)
+
+
+def test_ten_thousand_words_in_one_pass_of_led(tiny_summarizer):
+    from summarily.modeling import LedForConditionalGeneration
+
+    model = LedForConditionalGeneration.from_bart(
+        tiny_summarizer["model"], max_encoder_position_embeddings=12_000, attention_window=32
+    )
+    led = Summarizer.of(model, tiny_summarizer["tokenizer"])
+    words = ["the", "cat", "sat", "on", "a", "mat", "today", "snow", "fell"]
+    text = " ".join(words[i * i % 9] for i in range(10_000))
+    assert led.source_limit == 12_000
+    whole = led(text, long="error", num_beams=1)
+    assert whole
+    # It has read the end as well: the state it writes from changes with the last word.
+    with torch.inference_mode():
+        ids = led.tokenizer([text, text + " barked"], return_tensors="pt", padding=True)
+        states = model.get_encoder()(**ids).last_hidden_state
+    assert not torch.allclose(states[0, 0], states[1, 0], atol=1e-7)
+
+
+def test_a_text_that_is_too_long_is_never_cut_silently(tiny):
+    text = "the cat sat on a mat " * 12
+    assert tiny.source_limit == 32
+    with pytest.warns(UserWarning, match=r"1 of 2 texts \(the first is texts\[1\]\) are longer than the 32"):
+        cut = tiny(["snow fell", text])
+    kept = tiny.tokenizer.decode(tiny.tokenizer(text)["input_ids"][:32], skip_special_tokens=True)
+    assert cut[1] == tiny(kept)
+    with pytest.raises(InputError, match=r"texts\[1\] is longer than the 32 tokens"):
+        tiny(["snow fell", text], long="error")
+
+
+def test_chunks_hold_every_word_in_whole_sentences(tiny):
+    sentence = "the cat sat on a mat ."
+    text = " ".join([sentence] * 9) + " " + "snow fell " * 40
+    chunks = tiny._chunks(text, 20)
+    assert " ".join(chunks).split() == text.split()
+    assert all(len(tiny.tokenizer(chunk)["input_ids"]) <= 20 for chunk in chunks)
+    assert chunks[0] == f"{sentence} {sentence}"
+    joined = tiny(text, long="chunk", max_source_length=20)
+    assert joined == " ".join(tiny(chunk) for chunk in chunks)
+
+
+def test_reduce_ends_with_one_summary(tiny):
+    text = "the cat sat on a mat . " * 30
+    reduced = tiny(text, long="reduce", batch_size=3)
+    assert 0 < len(reduced.split()) <= 9
+    with pytest.raises(InputError, match="no shorter than the text"):
+        tiny(
+            "the cat sat on a mat . " * 3,
+            long="reduce",
+            max_source_length=8,
+            min_new_tokens=12,
+            max_length=14,
+        )
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "message"),
+    [
+        ({"texts": None}, InputTypeError, "texts is a NoneType"),
+        ({"texts": ["a", 3]}, InputTypeError, r"texts\[1\] is a int"),
+        ({"texts": "a", "long": "cut"}, InputError, f"choose one of {', '.join(LONG)}"),
+        ({"texts": "a", "batch_size": 0}, InputError, "batch_size=0"),
+        ({"texts": "a", "max_length": 0}, InputError, "max_length=0"),
+        ({"texts": "a", "max_source_length": 3}, InputError, "at least 8"),
+        ({"texts": "a", "max_source_length": 99}, InputError, "at most 32"),
+    ],
+)
+def test_bad_input_is_named(tiny, call, error, message):
+    with pytest.raises(error, match=message):
+        tiny(**call)
+
+
+def test_an_unknown_checkpoint_names_the_shipped_ones(tmp_path):
+    with pytest.raises(InputError, match=r"cannot load a summarizer from .*shipped models: .*headlines"):
+        Summarizer(str(tmp_path))
+    with pytest.raises(InputError, match="not a dtype"):
+        Summarizer("headlines", dtype="float33")
+
+
+def test_progress_is_shown_when_asked(tiny, capsys):
+    tiny(["snow fell"] * 3, progress=True)
+    assert "summarizing" in capsys.readouterr().err
+    tiny(["snow fell"] * 3)
+    assert capsys.readouterr().err == ""
+
+
+def test_the_command(headlines, tmp_path, capsys, monkeypatch):
+    story = tmp_path / "story.txt"
+    story.write_text(STORY, encoding="utf-8")
+    assert main(["summarize", str(story)]) == 0
+    assert capsys.readouterr().out.strip() == headlines(STORY)
+    monkeypatch.setattr("sys.stdin", io.StringIO(f"{STORY}\n{OTHER}\n"))
+    assert main(["summarize", "-", "--lines", "--beams", "2"]) == 0
+    assert capsys.readouterr().out.splitlines() == headlines([STORY, OTHER], num_beams=2)
+    table, output = tmp_path / "in.jsonl", tmp_path / "out.jsonl"
+    table.write_text(json.dumps({"source": STORY}) + "\n", encoding="utf-8")
+    assert main(["summarize", str(table), "--output", str(output)]) == 0
+    assert json.loads(output.read_text()) == {"text": STORY, "summary": headlines(STORY)}
+    story.write_text(" ".join([STORY] * 20), encoding="utf-8")
+    assert main(["summarize", str(story)]) == 0
+    captured = capsys.readouterr()
+    assert "long='chunk' reads everything" in captured.err and "summarizer.py" not in captured.err
+    story.write_text(" \n", encoding="utf-8")
+    assert main(["summarize", str(story)]) == 2
+    assert "holds no text" in capsys.readouterr().err
+
+
+def test_the_public_name():
+    assert summarily.Summarizer is Summarizer
