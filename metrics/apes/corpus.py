@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from summarily.metrics.apes.questions import Question, candidates, make_cloze
+from summarily.metrics.apes.recognition import Mention, recogniser
 from summarily.metrics.base import InputError
 from summarily.metrics.text import sentences
 
@@ -34,11 +35,12 @@ _CHUNK = 512
 
 
 class Article(NamedTuple):
-    """A passage and the sentences that are asked about."""
+    """A passage, the sentences that are asked about, and the texts in which to look for names."""
 
     collection: str
     passage: str
     asked: str
+    named_in: tuple[str, ...]
 
 
 @dataclass
@@ -80,19 +82,21 @@ def articles(collection: str, rows: Iterable[dict[str, Any]]) -> Iterator[Articl
 
     Example:
         >>> rows = [{"article": "Ann won in Oslo. It was cold. She left."}]
-        >>> next(articles("bbc_news_summary", rows))
-        Article(collection='bbc_news_summary', passage='It was cold. She left.', asked='Ann won in Oslo.')
+        >>> next(articles("bbc_news_summary", rows))[:3]
+        ('bbc_news_summary', 'It was cold. She left.', 'Ann won in Oslo.')
     """
     for row in rows:
         if collection == "cnndm_articles":
-            yield Article(collection, row["article"], "\n".join(row["highlights"]))
+            highlights = row["highlights"]
+            texts = " ".join(highlights), row["article"]
+            yield Article(collection, row["article"], "\n".join(highlights), texts)
         elif collection == "bbc_news_summary":
             lead, *rest = sentences(row["article"]) or [""]
-            yield Article(collection, " ".join(rest), lead)
+            yield Article(collection, " ".join(rest), lead, (row["article"],))
         elif collection == "reuters_train":
             lead, body = row["first_paragraph"], row["body"]
             if lead and body.startswith(lead):
-                yield Article(collection, body[len(lead) :].strip(), lead)
+                yield Article(collection, body[len(lead) :].strip(), lead, (body,))
         else:
             raise InputError(
                 f"there is no collection {collection!r}; expected one of {', '.join(COLLECTIONS)}."
@@ -132,26 +136,26 @@ def cloze_corpus(
         progress: show a bar.
 
     Example:
-        >>> reading = next(cloze_corpus([Article("mine", "Ann Lee lives in Oslo.", "Ann Lee left Oslo.")]))
+        >>> passage, asked = "Ann Lee lives in Oslo.", "Ann Lee left Oslo."
+        >>> reading = next(cloze_corpus([Article("mine", passage, asked, (asked, passage))]))
         >>> reading.passage, reading.questions[0]
         ('@entity0 lives in @entity1.', Question(text='@placeholder left @entity1.', answer='@entity0'))
     """
     from tqdm.auto import tqdm
 
     if recognise is None:
-        from summarily.metrics.apes.recognition import recogniser
-
         recognise = recogniser()
     seen = {_beginning(text) for text in unseen}
     stream = iter(found)
     with tqdm(desc="questions", unit=" articles", disable=None if progress else True) as bar:
         while chunk := list(itertools.islice(stream, _CHUNK)):
-            recognise([text for article in chunk for text in (article.asked, article.passage)])
+            mentions = iter(recognise([text for article in chunk for text in article.named_in]))
             for article in chunk:
+                names = [mention for _ in article.named_in for mention in next(mentions)]
                 beginning = _beginning(article.passage)
                 if beginning not in seen:
                     seen.add(beginning)
-                    if (reading := _reading(article, recognise)) is not None:
+                    if (reading := _reading(article, names)) is not None:
                         yield reading
             bar.update(len(chunk))
 
@@ -162,8 +166,8 @@ def _beginning(text: str) -> str:
     return letters[:200]
 
 
-def _reading(article: Article, recognise: Any) -> Reading | None:
-    cloze = make_cloze(article.asked, source=article.passage, recognise=recognise)
+def _reading(article: Article, found: Sequence[Mention]) -> Reading | None:
+    cloze = make_cloze(article.asked, names=found)
     passage = cloze.entities.anonymise(article.passage)
     present = set(candidates(passage))
     questions = [question for question in cloze.questions if question.answer in present]
@@ -222,14 +226,21 @@ def read_corpus(path: str | os.PathLike[str], split: str | None = None) -> Itera
             yield Reading(**row)
 
 
-def load_or_make(path: str | os.PathLike[str], data: str | os.PathLike[str] | None) -> Path:
+def load_or_make(
+    path: str | os.PathLike[str], data: str | os.PathLike[str] | None, cache_folder: str | None = None
+) -> Path:
     """The file of the corpus, made from the data folder if it is not there."""
     from summarily.metrics.meta_evaluation.human import data_folder
 
     path = Path(path)
     if not path.is_file():
         folder = data_folder(data)
-        readings = cloze_corpus(load_articles(folder), unseen=human_articles(folder), progress=True)
+        readings = cloze_corpus(
+            load_articles(folder),
+            recognise=recogniser(cache_folder=cache_folder),
+            unseen=human_articles(folder),
+            progress=True,
+        )
         for what, number in sorted(write_corpus(readings, path).items()):
             print(f"{what}: {number:,}")
     return path
@@ -239,8 +250,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(prog="python -m summarily.metrics.apes.corpus", description=__doc__)
     parser.add_argument("--data", metavar="FOLDER", help="folder of the data (default: SUMMARILY_DATA)")
     parser.add_argument("--output", required=True, metavar="FILE", help="the file to write (.jsonl.gz)")
+    parser.add_argument("--cache", metavar="FOLDER", help="remember the entities found here")
     options = parser.parse_args(arguments)
-    print(f"written: {load_or_make(options.output, options.data)}")
+    print(f"written: {load_or_make(options.output, options.data, options.cache)}")
 
 
 if __name__ == "__main__":

@@ -10,8 +10,8 @@ one entity is `@placeholder` and the others are their ids:
     >>> cloze.entities.anonymise("ARSENAL won at Burnley's ground.")
     "@entity0 won at @entity1's ground."
 
-A reader gets anonymised texts after `relabel`, which numbers the entities by their first occurrence in passage and
-question. Training and scoring call the same function.
+A reader numbers the ids anew, by their first occurrence in passage and question, in training and in scoring alike
+(`summarily.modeling.cloze_reader.cloze_entities.relabel`).
 """
 
 from __future__ import annotations
@@ -397,40 +397,6 @@ def sentences_of(text: str) -> list[tuple[int, int]]:
     lowered = text.lower()
     # Some letters change their length ("İ"); then the places would not be those of the text.
     return sentence_spans(lowered if len(lowered) == len(text) else text)
-
-
-# --- relabelling ------------------------------------------------------------------------------------------
-
-
-class Relabelled(NamedTuple):
-    """A passage and its questions with new ids; `original` maps the passage's new ids to those before."""
-
-    passage: str
-    questions: list[str]
-    original: dict[str, str]
-
-
-def relabel(passage: str, questions: Sequence[str]) -> Relabelled:
-    """Number the entities by their first occurrence in passage + question, each question for itself.
-
-    As the passage comes first, its ids are the same for all questions; entities that only a question mentions
-    follow. So an id says nothing about who is meant, and a reader has to read.
-
-    Example:
-        >>> relabel("@entity7 met @entity2.", ["@placeholder met @entity2 in @entity5"])
-        Relabelled(passage='@entity0 met @entity1.', questions=['@placeholder met @entity1 in @entity2'], original={'@entity0': '@entity7', '@entity1': '@entity2'})
-    """
-    known: dict[str, str] = {}
-    for id in ENTITY.findall(passage):
-        known.setdefault(id, f"@entity{len(known)}")
-    renamed = []
-    for question in questions:
-        mine = dict(known)
-        for id in ENTITY.findall(question):
-            mine.setdefault(id, f"@entity{len(mine)}")
-        renamed.append(ENTITY.sub(lambda match, mine=mine: mine[match.group()], question))  # type: ignore[misc]
-    new_passage = ENTITY.sub(lambda match: known[match.group()], passage)
-    return Relabelled(new_passage, renamed, {new: old for old, new in known.items()})
 
 
 def candidates(passage: str) -> list[str]:
