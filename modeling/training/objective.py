@@ -13,6 +13,17 @@ from summarily.modeling.training.recipe import ScheduleSection, TrainingSection
 BatchLoss = Callable[[torch.nn.Module, dict[str, torch.Tensor], TrainingSection], torch.Tensor]
 
 
+def begin_step(batch_loss: BatchLoss, step: int) -> None:
+    """Tell a loss with a `begin_step` of its own that optimizer step `step` (from 1) begins."""
+    if hasattr(batch_loss, "begin_step"):
+        batch_loss.begin_step(step)
+
+
+def end_step(batch_loss: BatchLoss) -> dict[str, float]:
+    """What a loss with an `end_step` of its own has to say about the step, for the log."""
+    return batch_loss.end_step() if hasattr(batch_loss, "end_step") else {}
+
+
 def summary_loss(
     model: torch.nn.Module, batch: dict[str, torch.Tensor], training: TrainingSection
 ) -> torch.Tensor:

@@ -123,7 +123,10 @@ class RunLog:
         kept = [line for line in self._path.read_text().splitlines() if _step_of(line) <= step]
         write_file(self._path, "".join(line + "\n" for line in kept))
 
-    def step(self, progress: Progress, rate: float, norm: float) -> None:
+    def step(
+        self, progress: Progress, rate: float, norm: float, reported: Mapping[str, float] | None = None
+    ) -> None:
+        """One optimizer step; `reported` is what its loss has to say about it."""
         seconds, tokens = self._previous or (progress.seconds, progress.tokens)
         if progress.seconds > seconds:
             self._speed = (progress.tokens - tokens) / (progress.seconds - seconds)
@@ -145,6 +148,7 @@ class RunLog:
                 "gradient_norm": norm,
                 "tokens_per_second": round(self._speed),
                 "seconds": round(progress.seconds, 3),
+                **(reported or {}),
             }
         )
         progress.loss_sum, progress.loss_steps = 0.0, 0
