@@ -1,7 +1,6 @@
 """Entities as the readers see them: `@entityN` in passages and questions, `@placeholder` for the blank.
 
-The ids of a text say nothing but which mentions belong together; `relabel` numbers them by first occurrence, so
-that a reader cannot learn anything about an id.
+The ids of a text say which mentions belong together and nothing else.
 """
 
 from __future__ import annotations
@@ -11,8 +10,8 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 PLACEHOLDER = "@placeholder"
-ENTITY = re.compile(r"@entity(\d+)")
-"""The id of an entity in a text; the group is its number."""
+ENTITY = re.compile(r"@entity\d+")
+"""An id in an anonymised text."""
 
 
 class Answer(NamedTuple):
@@ -25,38 +24,42 @@ class Answer(NamedTuple):
     """The entity's name, if the reader was told the names."""
 
 
-def entities_of(text: str) -> list[str]:
-    """The ids of a text in the order of their first occurrence.
+class Relabelled(NamedTuple):
+    """A passage and its questions with new ids; `original` maps the passage's new ids to those before."""
+
+    passage: str
+    questions: list[str]
+    original: dict[str, str]
+
+
+def candidates(passage: str) -> list[str]:
+    """The ids in a text, by first occurrence: what a reader may answer.
 
     Example:
-        >>> entities_of("@entity7 met @entity2 ; @entity7 left .")
-        ['@entity7', '@entity2']
+        >>> candidates("@entity4 met @entity1; @entity4 left.")
+        ['@entity4', '@entity1']
     """
-    return list(dict.fromkeys(match[0] for match in ENTITY.finditer(text)))
+    return list(dict.fromkeys(ENTITY.findall(passage)))
 
 
-def relabel(passage: str, questions: Sequence[str] = ()) -> tuple[str, list[str], list[dict[str, str]]]:
-    """Number the entities by first occurrence in the passage followed by the question.
+def relabel(passage: str, questions: Sequence[str] = ()) -> Relabelled:
+    """Number the entities by their first occurrence in passage + question, each question for itself.
 
-    The passage comes first, so its new ids are the same for all questions; a question's own entities get the
-    numbers after them. Returns the passage, the questions, and for each question `{old id: new id}`.
+    As the passage comes first, its ids are the same for all questions; entities that only a question mentions
+    follow. So an id says nothing about who is meant, and a reader has to read.
 
     Example:
-        >>> passage, questions, ids = relabel("@entity7 met @entity2", ["@placeholder met @entity9", "@entity2 ."])
-        >>> passage, questions
-        ('@entity0 met @entity1', ['@placeholder met @entity2', '@entity1 .'])
-        >>> ids[0]
-        {'@entity7': '@entity0', '@entity2': '@entity1', '@entity9': '@entity2'}
+        >>> relabel("@entity7 met @entity2.", ["@placeholder met @entity2 in @entity5"])
+        Relabelled(passage='@entity0 met @entity1.', questions=['@placeholder met @entity1 in @entity2'], original={'@entity0': '@entity7', '@entity1': '@entity2'})
     """
     known = _numbered({}, passage)
-    by_question = [_numbered(known, question) for question in questions]
-    renamed = [rename(question, ids) for question, ids in zip(questions, by_question, strict=True)]
-    return rename(passage, known), renamed, by_question
+    renamed = [rename(question, _numbered(known, question)) for question in questions]
+    return Relabelled(rename(passage, known), renamed, {new: old for old, new in known.items()})
 
 
 def _numbered(known: Mapping[str, str], text: str) -> dict[str, str]:
     numbers = dict(known)
-    for entity in entities_of(text):
+    for entity in candidates(text):
         numbers.setdefault(entity, f"@entity{len(numbers)}")
     return numbers
 
@@ -69,3 +72,13 @@ def rename(text: str, names: Mapping[str, str]) -> str:
         'Ann met Bob .'
     """
     return ENTITY.sub(lambda match: names.get(match[0], match[0]), text)
+
+
+def entity_number(entity: str) -> int:
+    """The N of `@entityN`.
+
+    Example:
+        >>> entity_number("@entity12")
+        12
+    """
+    return int(entity.removeprefix("@entity"))

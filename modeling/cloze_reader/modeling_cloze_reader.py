@@ -12,31 +12,13 @@ from torch import nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence, pad_sequence
 from transformers import AutoTokenizer, PreTrainedModel
 from transformers import initialization as init
-from transformers.utils import ModelOutput
 
-from summarily.modeling.cloze_reader.cloze_entities import ENTITY, Answer, entities_of, relabel
+from summarily.modeling.cloze_reader.cloze_entities import ENTITY, Answer, candidates, entity_number, relabel
 from summarily.modeling.cloze_reader.configuration_cloze_reader import ClozeReaderConfig
+from summarily.modeling.cloze_reader.reader_output import ReaderOutput, masked_answer_loss
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
-
-SMALLEST_PROBABILITY = 1e-7
-
-
-@dataclass
-class ReaderOutput(ModelOutput):
-    """`logits` [questions, entities]: minus infinity for entities that the passage does not mention."""
-
-    loss: torch.FloatTensor | None = None
-    logits: torch.FloatTensor | None = None
-
-
-def masked_answer_loss(logits: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
-    """The mean of -log P(answer), P not below 1e-7: an answer that is not in the passage teaches nothing."""
-    log_probabilities = torch.log_softmax(logits.float(), dim=-1)
-    right = log_probabilities.gather(1, labels[:, None])[:, 0]
-    smallest = torch.log(torch.tensor(SMALLEST_PROBABILITY, device=logits.device))
-    return -torch.maximum(right, smallest).mean()
 
 
 class ClozeReader(PreTrainedModel):
@@ -270,12 +252,12 @@ class ClozeReader(PreTrainedModel):
         texts: list[str] = []
         entities = []
         for passage, asked in zip(passages, questions, strict=True):
-            present = entities_of(passage)
+            present = candidates(passage)
             if relabelled:
-                passage, asked, _ = relabel(passage, asked)
+                passage, asked = relabel(passage, asked)[:2]
                 labels = dict(enumerate(present))
             else:
-                labels = {int(entity.removeprefix("@entity")): entity for entity in present}
+                labels = {entity_number(entity): entity for entity in present}
             most = self.config.max_entities
             entities.append({label: entity for label, entity in labels.items() if label < most})
             texts += [passage, *asked]
@@ -320,7 +302,7 @@ def _padded(rows: Sequence[list[int]], pad: int) -> torch.Tensor:
 
 def _limit_entities(text: str, most: int) -> str:
     """Entities beyond the last label become an unknown word, not the longest label that begins the same."""
-    return ENTITY.sub(lambda match: match[0] if int(match[1]) < most else "@", text)
+    return ENTITY.sub(lambda match: match[0] if entity_number(match[0]) < most else "@", text)
 
 
 def _places(owner: torch.Tensor, owners: int) -> tuple[torch.Tensor, int]:
