@@ -1,0 +1,39 @@
+"""The Spaces: one folder per Gradio app, each publishable, all served by `summarily demo NAME`."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+from summarily.metrics import METRICS, _did_you_mean
+from summarily.metrics.base import InputError
+
+SPACES = {
+    "scorecard": "score up to four systems with every metric, and see what each number is made of",
+}
+"""Folder: what it shows. Each has `interface.build()`; every metric is a Space of its own beside them."""
+
+
+def build(name: str) -> Any:
+    """The Gradio Blocks of a Space or of a metric.
+
+    Example:
+        >>> build("scorecards")
+        Traceback (most recent call last):
+        ...
+        summarily.metrics.base.InputError: there is no demo 'scorecards'; did you mean 'scorecard'? ...
+    """
+    if name in SPACES:
+        return importlib.import_module(f"summarily.spaces.{name}.interface").build()
+    if name in METRICS:
+        from summarily.spaces.metric import build as build_metric
+
+        return build_metric(name)
+    raise InputError(f"there is no demo {name!r};{_did_you_mean(name, [*SPACES, *METRICS])}")
+
+
+def launch(name: str, **options: Any) -> Any:
+    """Serve a Space; `options` are those of Gradio's `launch`."""
+    from summarily.spaces.serving import serve
+
+    return serve(build(name), **options)

@@ -1,0 +1,1 @@
+"""The Space that scores up to four systems' summaries and explains every number."""

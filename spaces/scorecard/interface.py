@@ -1,0 +1,155 @@
+"""The page of the scorecard."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from summarily.sample import SYSTEMS, load_sample
+from summarily.spaces import serving
+from summarily.spaces.scorecard import scoring
+
+TITLE = "Scorecard"
+LEAD = "Score up to four systems' summaries with every metric, and see what each number is made of."
+_FAST = ("rouge", "bertscore", "wms", "sms")
+
+
+def build() -> Any:
+    """The scorecard as Gradio Blocks."""
+    gr = serving.gradio()
+    choices, skipped = scoring.metrics_here()
+    with serving.blocks(TITLE) as app:
+        serving.heading(TITLE, LEAD)
+        state = gr.State(time_to_live=serving.KEEP_SECONDS)
+        metrics = gr.CheckboxGroup(
+            choices,
+            value=[name for _, name in choices if name in _FAST],
+            label="Metrics",
+            info=_missing(skipped),
+        )
+        with gr.Tabs():
+            with gr.Tab("Paste one document"):
+                boxes, paste_button = _paste_form(gr)
+            with gr.Tab("Upload many"):
+                file, upload_button = _upload_form(gr)
+        with gr.Column(visible=False) as shown:
+            results = gr.HTML(elem_id="results")
+            with gr.Row():
+                csv_file = gr.DownloadButton("Download values (csv)", elem_id="download-csv")
+                json_file = gr.DownloadButton("Download everything (json)", elem_id="download-json")
+            gr.Markdown("### Why? Choose a number to explain")
+            with gr.Row():
+                metric = gr.Dropdown([], label="Metric", interactive=True, elem_id="explain-metric")
+                system = gr.Dropdown([], label="System", interactive=True)
+                row = gr.Dropdown([], label="Document", interactive=True)
+            explanation = gr.HTML(elem_id="explanation")
+
+        def show(texts: scoring.Texts, names: list[str]) -> tuple[Any, ...]:
+            result = scoring.score_texts(texts, names)
+            systems, documents = list(result.cards), _numbered(texts.names)
+            first = result.metrics[0]
+            return (
+                result,
+                scoring.results_html(result),
+                serving.download("scores.csv", scoring.to_csv(result)),
+                serving.download("scores.json", scoring.to_json(result)),
+                gr.update(choices=result.metrics, value=first),
+                gr.update(choices=systems, value=systems[0]),
+                gr.update(choices=documents, value=0),
+                scoring.explain(result, first, systems[0], 0),
+                gr.update(visible=True),
+            )
+
+        def score_pasted(names: list[str], source: str, reference: str, *summaries: str) -> tuple[Any, ...]:
+            return show(scoring.pasted(source, reference, summaries), names)
+
+        def score_uploaded(names: list[str], path: str | None) -> tuple[Any, ...]:
+            return show(scoring.uploaded(path), names)
+
+        def explain(result: scoring.Result | None, name: str, of: str, number: int) -> str:
+            if result is None:
+                raise serving.InputError("Please score some summaries first.")
+            return scoring.explain(result, name, of, number)
+
+        outputs = [state, results, csv_file, json_file, metric, system, row, explanation, shown]
+        work = {"concurrency_limit": 2, "concurrency_id": "scoring"}
+        paste_button.click(
+            serving.guarded(score_pasted), [metrics, *boxes], outputs, api_name="score", **work
+        )
+        upload_button.click(
+            serving.guarded(score_uploaded), [metrics, file], outputs, api_name="score_file", **work
+        )
+        for box in (metric, system, row):
+            box.input(
+                serving.guarded(explain), [state, metric, system, row], explanation, api_name=False, **work
+            )
+    return app
+
+
+def _missing(skipped: dict[str, str]) -> str:
+    if not skipped:
+        return "All of them, if you like; the first score takes a few seconds more."
+    return f"Not installed here: {', '.join(skipped)}."
+
+
+def _numbered(names: list[str]) -> list[tuple[str, int]]:
+    return [(f"{i + 1}. {name}", i) for i, name in enumerate(names)]
+
+
+def _paste_form(gr: Any) -> tuple[list[Any], Any]:
+    with gr.Row():
+        source = gr.Textbox(
+            label="Source (optional)", info="Only metrics that read it need it.", lines=7, max_lines=14
+        )
+        reference = gr.Textbox(
+            label="Reference",
+            info="What a good summary says. Separate several by an empty line.",
+            lines=7,
+            max_lines=14,
+        )
+    with gr.Row():
+        summaries = [
+            gr.Textbox(label=f"System {name}", lines=5, max_lines=12, min_width=230) for name in "ABCD"
+        ]
+    button = gr.Button("Score", variant="primary", elem_id="score")
+    boxes = [source, reference, *summaries]
+    sample = load_sample()
+    gr.Examples(
+        [
+            [row["source"], "\n\n".join(row["references"]), *(row[name] for name in SYSTEMS), ""]
+            for row in sample[:3]
+        ],
+        boxes,
+        label="Examples: click one, then Score",
+        example_labels=[row["id"].replace("-", " ") for row in sample[:3]],
+    )
+    return boxes, button
+
+
+def _upload_form(gr: Any) -> tuple[Any, Any]:
+    file = gr.File(
+        label=f"csv, tsv or jsonl, up to {serving.FILE_SIZE.upper()} and {scoring.MOST_ROWS} rows",
+        file_types=list(scoring.FILE_ENDINGS),
+        height=140,
+        elem_id="upload",
+    )
+    gr.Markdown(
+        "One row per document. Columns: `reference` (in jsonl also `references`, a list), if you have them `source` "
+        f"and `id`, and one column of summaries per system, up to {scoring.MOST_SYSTEMS}, named as you like."
+    )
+    button = gr.Button("Score the file", variant="primary", elem_id="score-file")
+    gr.Examples(
+        [[example_file()]],
+        [file],
+        label="Example: click it, then Score the file",
+        example_labels=["36 articles, three systems (jsonl)"],
+    )
+    return file, button
+
+
+def example_file() -> str:
+    """The bundled sample as a file that can be uploaded."""
+    from importlib.resources import files
+
+    return serving.download(
+        "sample.jsonl", files("summarily").joinpath("sample.jsonl").read_text(encoding="utf-8")
+    )

@@ -1,0 +1,313 @@
+"""From what the reader pasted or uploaded to tables, charts and explanations; nothing here needs Gradio."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from html import escape
+from pathlib import Path
+from typing import Any
+
+from summarily.inputs import column, read_table
+from summarily.metrics import METRICS, load_all, metric_class
+from summarily.metrics.base import InputError, Score
+from summarily.metrics.scorecard import Comparison, Pair, Scorecard, compare, score
+from summarily.spaces.explanations import explanation_html
+from summarily.spaces.markup import COLOURS, Bar, bar_chart, note, number, table
+from summarily.spaces.serving import check_length, sentence
+
+MOST_SYSTEMS = 4
+MOST_ROWS = 200
+LONGEST_TEXT = 20_000
+LONGEST_TOTAL = 600_000
+FILE_ENDINGS = (".csv", ".tsv", ".jsonl")
+CONFIDENCE = 0.95
+_NOT_SYSTEMS = ("id", "source", "reference", "references")
+
+
+@dataclass
+class Texts:
+    """Checked input: references for each row, and each system's summary of it."""
+
+    systems: dict[str, list[str]]
+    references: list[list[str]]
+    sources: list[str] | None = None
+    names: list[str] = field(default_factory=list)
+
+    def __len__(self) -> int:
+        return len(self.references)
+
+
+# --- input ------------------------------------------------------------------------------------------------
+
+
+def pasted(source: str, references: str, summaries: Sequence[str]) -> Texts:
+    """One document: references are separated by blank lines, empty summaries left out.
+
+    Example:
+        >>> pasted("", "a cat", ["the cat", "", "cats", ""]).systems
+        {'System A': ['the cat'], 'System C': ['cats']}
+    """
+    source = check_length("the source", source or "", LONGEST_TEXT)
+    whole = check_length("the reference", references or "", LONGEST_TEXT)
+    texts = [part.strip() for part in re.split(r"\n\s*\n", whole) if part.strip()]
+    if not texts:
+        raise InputError("Please give a reference: the metrics compare each summary with it.")
+    systems = {}
+    for letter, summary in zip("ABCD", summaries, strict=False):
+        text = check_length(f"the summary of system {letter}", summary or "", LONGEST_TEXT)
+        if text:
+            systems[f"System {letter}"] = [text]
+    if not systems:
+        raise InputError("Please give at least one summary to score.")
+    return Texts(systems, [texts], [source] if source else None, ["the text"])
+
+
+def uploaded(path: str | None) -> Texts:
+    """A csv, tsv or jsonl file: a column `reference` (or `references`), perhaps `source` and `id`, and one per system."""
+    if not path:
+        raise InputError("Please choose a csv or jsonl file first.")
+    file = Path(path)
+    if file.suffix.lower() not in FILE_ENDINGS:
+        raise InputError(f"{file.name} is not one of {', '.join(FILE_ENDINGS)}.")
+    columns = read_table(str(file))
+    references = [
+        _reference(row, value) for row, value in enumerate(column(columns, "reference", "references"))
+    ]
+    if not references:
+        raise InputError(f"{file.name} has no rows.")
+    if len(references) > MOST_ROWS:
+        raise InputError(
+            f"{file.name} has {len(references):,} rows; this Space takes up to {MOST_ROWS}. "
+            "The command summarily compare takes any number."
+        )
+    names = [name for name in columns if name not in _NOT_SYSTEMS]
+    if not names:
+        raise InputError(f"{file.name} has no summaries: besides reference, add one column per system.")
+    if len(names) > MOST_SYSTEMS:
+        raise InputError(
+            f"{file.name} has {len(names)} columns of summaries ({', '.join(names[:6])}); this Space takes up to "
+            f"{MOST_SYSTEMS}."
+        )
+    texts = Texts(
+        {name: _texts(name, columns[name]) for name in names},
+        references,
+        _texts("source", columns["source"]) if "source" in columns else None,
+        [str(name) for name in columns.get("id", range(1, len(references) + 1))],
+    )
+    _check_total(texts)
+    return texts
+
+
+def _texts(name: str, values: Sequence[Any]) -> list[str]:
+    for row, value in enumerate(values, start=1):
+        if not isinstance(value, str):
+            raise InputError(f"row {row}, column {name}: expected a text, found {json.dumps(value)[:40]}.")
+        check_length(f"row {row}, column {name}", value, LONGEST_TEXT)
+    return list(values)
+
+
+def _reference(row: int, value: Any) -> list[str]:
+    texts = [value] if isinstance(value, str) else value
+    if not isinstance(texts, list) or not texts or not all(isinstance(text, str) for text in texts):
+        raise InputError(
+            f"row {row + 1}, column reference: expected a text or a list of texts, found {json.dumps(value)[:40]}."
+        )
+    return [check_length(f"row {row + 1}, column reference", text, LONGEST_TEXT) for text in texts]
+
+
+def _check_total(texts: Texts) -> None:
+    every = [*texts.systems.values(), *texts.references, texts.sources or []]
+    total = sum(len(text) for part in every for text in part)
+    if total > LONGEST_TOTAL:
+        raise InputError(
+            f"The file holds {total:,} characters of text; this Space takes up to {LONGEST_TOTAL:,}. "
+            "The command summarily compare takes any number."
+        )
+
+
+# --- scoring ----------------------------------------------------------------------------------------------
+
+
+@dataclass
+class Result:
+    """What the Space shows: a scorecard for each system, and the tests of every pair of them."""
+
+    cards: dict[str, Scorecard]
+    pairs: list[Pair]
+    texts: Texts
+
+    @property
+    def metrics(self) -> list[str]:
+        return list(next(iter(self.cards.values())))
+
+
+def metrics_here() -> tuple[list[tuple[str, str]], dict[str, str]]:
+    """What can be chosen, as label and name, and the others with what they lack."""
+    chosen, skipped = load_all("all")
+    return [(name, name) for name in chosen], skipped
+
+
+def score_texts(texts: Texts, metrics: Sequence[str]) -> Result:
+    """The numbers are those of `summarily.score` for each system.
+
+    Example:
+        >>> result = score_texts(pasted("", "the cat sat", ["a cat sat"]), ["rouge"])
+        >>> round(result.cards["System A"]["rouge"].mean["rouge1"], 4)
+        0.6667
+    """
+    names = [name for name in METRICS if name in metrics]
+    if not names:
+        raise InputError("Please pick at least one metric.")
+    if len(texts.systems) > 1 and len(texts) > 1:
+        found: Comparison = compare(
+            texts.systems,
+            texts.references,
+            texts.sources,
+            metrics=names,
+            confidence=CONFIDENCE,
+            progress=False,
+        )
+        return Result(found.cards, found.pairs, texts)
+    confidence = CONFIDENCE if len(texts) > 1 else None
+    cards = {
+        name: score(
+            summaries,
+            texts.references,
+            texts.sources,
+            metrics=names,
+            confidence=confidence,
+            progress=False,
+        )
+        for name, summaries in texts.systems.items()
+    }
+    return Result(cards, [], texts)
+
+
+# --- output -----------------------------------------------------------------------------------------------
+
+
+def results_html(result: Result) -> str:
+    """The table with intervals, the bar chart, the tests of differences and the signatures."""
+    systems, rows = len(result.cards), len(result.texts)
+    counted = f"{systems} {'systems' if systems > 1 else 'system'}, {rows} {'documents' if rows > 1 else 'document'}"
+    parts = [f"<h3>Scores</h3>{_score_table(result)}"]
+    if rows > 1:
+        parts.append(note(f"{counted}. In brackets: {CONFIDENCE:.0%} intervals by bootstrap over documents."))
+    else:
+        parts.append(
+            note(
+                f"{counted}. Intervals need more than one document: upload a file to see how sure a mean is."
+            )
+        )
+    panels = "".join(_panel(result, metric) for metric in result.metrics)
+    parts.append(f'<h3>Main scores</h3><div class="panels">{panels}</div>')
+    if result.pairs:
+        parts.append(
+            f"<details><summary>Are the differences real?</summary>{_pair_table(result.pairs)}</details>"
+        )
+    signatures = "".join(
+        f"<li><code>{escape(str(found.signature))}</code></li>" for found in _first(result).values()
+    )
+    parts.append(f"<details><summary>Signatures: what exactly ran</summary><ul>{signatures}</ul></details>")
+    return f'<div class="result">{"".join(parts)}</div>'
+
+
+def _first(result: Result) -> Scorecard:
+    return next(iter(result.cards.values()))
+
+
+def _score_table(result: Result) -> str:
+    """Every value; precision and recall, where a metric has them, fold away."""
+    header = ["value"] + [
+        f'<span class="swatch" style="background:{COLOURS[i]}" aria-hidden="true"></span>{escape(name)}'
+        for i, name in enumerate(result.cards)
+    ]
+    rows: dict[bool, list[list[str]]] = {False: [], True: []}
+    for metric, first in _first(result).items():
+        for key in first.per_example:
+            scores = [card[metric] for card in result.cards.values()]
+            best = max(found.mean[key] for found in scores)
+            lead = len(scores) > 1 and any(found.mean[key] != best for found in scores)
+            cells = [_score_cell(found, key, lead and found.mean[key] == best) for found in scores]
+            rows[key.endswith(("_precision", "_recall"))].append([escape(key), *cells])
+    html = table("Means over the documents; a star marks the best system", header, rows[False], escaped=True)
+    if rows[True]:
+        more = table("Precision and recall", header, rows[True], escaped=True)
+        html += f"<details><summary>Precision and recall</summary>{more}</details>"
+    return html
+
+
+def _score_cell(found: Score, key: str, best: bool) -> str:
+    value = number(found.mean[key])
+    text = f'<span class="best">{value}</span>' if best else value
+    if found.interval:
+        interval = found.interval[key]
+        text += f"<small>[{number(interval.low)}, {number(interval.high)}]</small>"
+    return text
+
+
+def _panel(result: Result, metric: str) -> str:
+    bars = []
+    for system, card in result.cards.items():
+        found = card[metric]
+        interval = found.interval[found.main] if found.interval else None
+        low, high = (interval.low, interval.high) if interval else (None, None)
+        bars.append(Bar(system, float(found), low, high))
+    return bar_chart(_first(result)[metric].main, bars)
+
+
+def _pair_table(pairs: Sequence[Pair]) -> str:
+    rows = [
+        [
+            f"{pair.metric}: {pair.first} − {pair.second}",
+            f"{pair.test.difference:+.4f}",
+            f"{pair.test.low:+.4f} to {pair.test.high:+.4f}",
+            f"{pair.p_holm:.4f}",
+            "yes" if pair.p_holm < 1 - CONFIDENCE else "not shown",
+        ]
+        for pair in pairs
+    ]
+    header = ["difference of main scores", "mean", f"{CONFIDENCE:.0%} interval", "p (Holm)", "real?"]
+    return table("Paired permutation tests, corrected for the number of pairs", header, rows)
+
+
+def explain(result: Result, metric: str, system: str, row: int) -> str:
+    """Why one summary got its score from one metric."""
+    found = result.cards[system][metric]
+    value = number(found.per_example[found.main][row])
+    title = f"<h3>{escape(metric)} of {escape(system)}, {escape(result.texts.names[row])}: {value}</h3>"
+    try:
+        body = explanation_html(found.explain(row))
+    except InputError as error:
+        body = note(sentence(error))
+    return f'<div class="result">{title}{note(metric_class(metric).summary)}{body}</div>'
+
+
+def to_csv(result: Result) -> str:
+    """One line per system and document: every value of every metric.
+
+    Example:
+        >>> print(to_csv(score_texts(pasted("", "a cat", ["a cat"]), ["rouge"])).splitlines()[1][:29])
+        System A,the text,1.0,1.0,1.0
+    """
+    stream = io.StringIO()
+    keys = [(metric, key) for metric, found in _first(result).items() for key in found.per_example]
+    writer = csv.writer(stream, lineterminator="\n")
+    writer.writerow(["system", "id", *(key for _, key in keys)])
+    for system, card in result.cards.items():
+        for row, name in enumerate(result.texts.names):
+            writer.writerow([system, name, *(card[metric].per_example[key][row] for metric, key in keys)])
+    return stream.getvalue()
+
+
+def to_json(result: Result) -> str:
+    """Means, intervals, signatures, tests and values, as the commands write them."""
+    if result.pairs:
+        return Comparison(result.cards, result.pairs, CONFIDENCE).to_json()
+    cards: Mapping[str, Any] = {system: card.to_dict() for system, card in result.cards.items()}
+    return json.dumps({"systems": cards}, indent=2, ensure_ascii=False, allow_nan=False)

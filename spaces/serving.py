@@ -1,0 +1,201 @@
+"""What every Space shares: its look, its limits, errors as sentences, downloads, and how it is served."""
+
+from __future__ import annotations
+
+import contextvars
+import ctypes
+import functools
+import logging
+import re
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future
+from importlib.resources import files
+from typing import Any
+
+from summarily.metrics.base import InputError, MissingRequirement
+
+TIME_LIMIT = 120.0
+"""Seconds that one click may take."""
+QUEUE = 64
+"""Clicks that may wait; the next one is asked to come back."""
+FILE_SIZE = "2mb"
+KEEP_SECONDS = 3600
+"""How long uploads, downloads and the results of a visitor are kept."""
+
+log = logging.getLogger("summarily.spaces")
+
+
+def gradio() -> Any:
+    """The gradio module, or how to get it."""
+    try:
+        import gradio
+    except ImportError:
+        raise MissingRequirement('the app needs gradio: pip install "summarily[demo]"') from None
+    return gradio
+
+
+# --- limits and errors ------------------------------------------------------------------------------------
+
+
+class TimeUp(BaseException):
+    """Work was stopped by `within`. Not an Exception, so that no handler on the way takes it for a failure."""
+
+
+def within(seconds: float, function: Callable[..., Any], *arguments: Any) -> Any:
+    """`function(*arguments)`, or `TimeUp` after so many seconds.
+
+    The work runs in a thread of its own, which is told to end at its next step in Python: a single call into
+    native code (one batch of an encoder) is finished first, but nobody waits for it.
+
+    Example:
+        >>> within(5, max, 1, 2)
+        2
+    """
+    outcome: Future[Any] = Future()
+    context = contextvars.copy_context()
+
+    def work() -> None:
+        try:
+            outcome.set_result(context.run(function, *arguments))
+        except BaseException as error:
+            outcome.set_exception(error)
+
+    thread = threading.Thread(target=work, daemon=True, name="summarily-space")
+    thread.start()
+    try:
+        return outcome.result(seconds)
+    except TimeoutError:
+        if outcome.done():  # the function's own
+            raise
+        ctypes.pythonapi.PyThreadState_SetAsyncExc(
+            ctypes.c_ulong(thread.ident or 0), ctypes.py_object(TimeUp)
+        )
+        raise TimeUp from None
+
+
+_PATH = re.compile(r"(?<![\w/:.])/(?:[^\s/:'\"]+/)+([^\s/:'\",]*)")
+
+
+def sentence(error: object) -> str:
+    """An error as the browser may see it: of a path only the name of the file.
+
+    Example:
+        >>> sentence("/tmp/gradio/5f3a/table.csv, row 3: expected 4 fields.")
+        'table.csv, row 3: expected 4 fields.'
+    """
+    text = _PATH.sub(r"\1", str(error)).strip()
+    first = text.split(maxsplit=1)[0] if text else ""
+    return text[:1].upper() + text[1:] if first.isalpha() else text
+
+
+def guarded(function: Callable[..., Any], seconds: float = TIME_LIMIT) -> Callable[..., Any]:
+    """`function` for a Gradio event: it ends in time, and whatever it raises is shown as a sentence."""
+    gr = gradio()
+
+    @functools.wraps(function)
+    def run(*inputs: Any) -> Any:
+        try:
+            return within(seconds, function, *inputs)
+        except TimeUp:
+            message = (
+                f"This took longer than {seconds:g} seconds and was stopped. "
+                "Please try less text or fewer choices."
+            )
+        except (InputError, MissingRequirement) as error:
+            message = sentence(error)
+        except gr.Error:
+            raise
+        except Exception:
+            log.exception("a Space failed")
+            message = "Something went wrong on our side. Please try again, or with another input."
+        raise gr.Error(message, title="Please check", print_exception=False)
+
+    return run
+
+
+def check_length(where: str, text: str, longest: int) -> str:
+    """The text without space around it, if it is not too long.
+
+    Example:
+        >>> check_length("the summary", " a cat ", 10)
+        'a cat'
+    """
+    if len(text) > longest:
+        raise InputError(
+            f"{where} has {len(text):,} characters; this Space takes up to {longest:,}. "
+            "The Python package takes any number."
+        )
+    return text.strip()
+
+
+# --- files ------------------------------------------------------------------------------------------------
+
+
+def download(name: str, content: str) -> str:
+    """A file for the browser, in Gradio's temporary folder, where it is deleted after `KEEP_SECONDS`."""
+    from gradio.processing_utils import save_bytes_to_cache
+    from gradio.utils import get_upload_folder
+
+    return save_bytes_to_cache(content.encode("utf-8"), name, get_upload_folder())
+
+
+# --- look -------------------------------------------------------------------------------------------------
+
+
+def style() -> str:
+    """The style sheet of all Spaces."""
+    return files("summarily.spaces").joinpath("style.css").read_text(encoding="utf-8")
+
+
+def theme() -> Any:
+    gr = gradio()
+    # Fonts of the reader's own system: a page asks no other site for anything.
+    theme = gr.themes.Default(
+        primary_hue=gr.themes.colors.indigo,
+        secondary_hue=gr.themes.colors.indigo,
+        neutral_hue=gr.themes.colors.slate,
+        font=("system-ui", "Segoe UI", "Roboto", "sans-serif"),
+        font_mono=("ui-monospace", "Consolas", "monospace"),
+    )
+    # Gradio's own greys and its button are too faint to read for many: these have a contrast above 4.5.
+    return theme.set(
+        body_text_color_subdued="*neutral_600",
+        body_text_color_subdued_dark="*neutral_300",
+        block_info_text_color="*neutral_600",
+        block_info_text_color_dark="*neutral_300",
+        block_label_text_color="*neutral_700",
+        block_title_text_color="*neutral_700",
+        button_primary_background_fill="*primary_600",
+        button_primary_background_fill_hover="*primary_700",
+        input_placeholder_color="*neutral_500",
+    )
+
+
+def blocks(title: str) -> Any:
+    """Gradio Blocks with our title; what it writes to its temporary folder is deleted again."""
+    gr = gradio()
+    return gr.Blocks(
+        title=f"{title} - Summarily", analytics_enabled=False, delete_cache=(KEEP_SECONDS // 6, KEEP_SECONDS)
+    )
+
+
+def heading(title: str, lead: str) -> None:
+    gradio().Markdown(f"# {title}\n{lead}", elem_classes=["space-heading"])
+
+
+def serve(app: Any, **options: Any) -> Any:
+    """Launch an app with the limits and the look of all of them."""
+    app.queue(max_size=QUEUE, default_concurrency_limit=2)
+    defaults: dict[str, Any] = {
+        "theme": theme(),
+        "css": style(),
+        "max_file_size": FILE_SIZE,
+        "footer_links": ["api"],
+        "run_history": False,
+        "enable_monitoring": False,
+        "ssr_mode": False,
+        "show_error": False,
+        "state_session_capacity": 256,
+    }
+    return app.launch(**{**defaults, **options})
