@@ -30,6 +30,11 @@ class ModelFamily(NamedTuple):
 # A new model joins with one entry.
 FAMILIES = (
     ModelFamily(
+        "apeso",
+        "ApesoConfig",
+        {"AutoModel": "ApesoModel", "AutoModelForSeq2SeqLM": "ApesoForConditionalGeneration"},
+    ),
+    ModelFamily(
         "attention_variants",
         "AttentionVariantConfig",
         {

@@ -69,14 +69,12 @@ class PointerGeneratorEncoderOutput(ModelOutput):
         last_hidden_state: `[B, S, H]`.
         initial_hidden, initial_cell: `[B, L, H]`, where the decoder starts.
         source_ids: `[B, S]`, words beyond the vocabulary included: what can be copied.
-        entity_attention: `[B, S]`, the probability that a token belongs to a salient entity (APESO only).
     """
 
     last_hidden_state: torch.Tensor | None = None
     initial_hidden: torch.Tensor | None = None
     initial_cell: torch.Tensor | None = None
     source_ids: torch.Tensor | None = None
-    entity_attention: torch.Tensor | None = None
 
 
 class PointerGeneratorEncoder(PointerGeneratorPreTrainedModel):

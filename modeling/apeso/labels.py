@@ -1,0 +1,83 @@
+"""Which tokens of a source belong to salient entities: those that answer a cloze question about its summary."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from summarily.metrics.apes.questions import make_cloze
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
+Span = tuple[int, int]
+
+
+def salient_spans(
+    source: str, references: str | Sequence[str], names: Sequence[str] | None = None, recognise: Any = None
+) -> list[Span]:
+    """Where the source mentions, as a whole name, an entity that the references mention.
+
+    Args:
+        source: the text to be summarized.
+        references: its summary or summaries, whose entities are the answers of the cloze questions.
+        names: the entities of both, if they are known; by default they are recognised.
+        recognise: what finds names in texts; by default `recognition.recogniser()`.
+
+    Example:
+        >>> salient_spans("Bank of Oslo, one of many, fell.", "Bank of Oslo fell.", names=["Bank of Oslo"])
+        [(0, 12)]
+    """
+    cloze = make_cloze(references, source=source, names=names, recognise=recognise)
+    return [(start, end) for start, end, entity in cloze.entities.spans(source) if entity in cloze.salient]
+
+
+def mark(offsets: Sequence[Span], spans: Sequence[Span]) -> list[int]:
+    """1 for every token (given by where it starts and ends) that shares a character with a span, else 0.
+
+    Example:
+        >>> mark([(0, 4), (5, 7), (8, 12), (0, 0)], [(5, 12)])
+        [0, 1, 1, 0]
+    """
+    return [int(any(start < right and left < end for left, right in spans)) for start, end in offsets]
+
+
+def entity_labels(
+    tokenizer: PreTrainedTokenizerBase,
+    sources: Sequence[str],
+    references: Sequence[str | Sequence[str]],
+    max_length: int | None = None,
+    recognise: Any = None,
+) -> list[list[int]]:
+    """The entity labels of sources, one for each of the tokens that `tokenizer` leaves within `max_length`.
+
+    Only the part of a source that is left is searched for entities.
+
+    Example:
+        >>> from summarily.modeling.training.recipe import TokenizerSection
+        >>> from summarily.modeling.training.tokenizers import train_tokenizer
+        >>> tokenizer = train_tokenizer(["Oslo froze"], TokenizerSection(kind="word", min_frequency=1))
+        >>> from summarily.metrics.apes.recognition import Mention
+        >>> find_oslo = lambda texts: [[Mention("Oslo", "GPE")] if "Oslo" in text else [] for text in texts]
+        >>> entity_labels(tokenizer, ["Today Oslo froze"], ["Oslo froze"], recognise=find_oslo)
+        [[0, 1, 0, 0]]
+    """
+    if recognise is None:
+        from summarily.metrics.apes.recognition import recogniser
+
+        recognise = recogniser()
+    encoding = tokenizer(
+        list(sources),
+        truncation=max_length is not None,
+        max_length=max_length,
+        return_offsets_mapping=True,
+    )
+    offsets = encoding["offset_mapping"]
+    kept = [source[: max(end for _, end in row)] for source, row in zip(sources, offsets, strict=True)]
+    lists = [[texts] if isinstance(texts, str) else list(texts) for texts in references]
+    # All texts at once: the recogniser reads many together, and remembers them for the calls below.
+    recognise([*kept, *(text for texts in lists for text in texts)])
+    return [
+        mark(row, salient_spans(source, texts, recognise=recognise))
+        for row, source, texts in zip(offsets, kept, lists, strict=True)
+    ]

@@ -1,0 +1,168 @@
+"""APESO: a pointer-generator whose encoder also says which source tokens belong to salient entities.
+
+The entity attention takes part in nothing but its own loss; summaries profit from it in beam search, where the entity
+penalty favours hypotheses that have attended to those tokens (`summary_beam_search`).
+"""
+
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+from transformers.modeling_outputs import Seq2SeqLMOutput
+
+from summarily.modeling.apeso.configuration_apeso import ApesoConfig
+from summarily.modeling.pointer_generator.modeling_pointer_generator import (
+    PointerGeneratorEncoder,
+    PointerGeneratorEncoderOutput,
+    PointerGeneratorForConditionalGeneration,
+    PointerGeneratorModel,
+)
+
+
+@dataclass
+class ApesoEncoderOutput(PointerGeneratorEncoderOutput):
+    """What the decoder needs, and the entities.
+
+    Args:
+        entity_attention: `[B, S]`, the probability that a token belongs to a salient entity, 0 for padding; the gold
+            positions themselves where `entity_labels` were given.
+        entity_logits: `[B, S]`, what the model predicts, before the sigmoid.
+    """
+
+    entity_attention: torch.Tensor | None = None
+    entity_logits: torch.Tensor | None = None
+
+
+class EntityAttention(nn.Module):
+    """v . tanh(U h_j + b) for every state: additive attention with an empty query (Eq. 3)."""
+
+    def __init__(self, size: int):
+        super().__init__()
+        self.key = nn.Linear(size, size)
+        self.score = nn.Linear(size, 1, bias=False)
+
+    def forward(self, states: torch.Tensor) -> torch.Tensor:
+        return self.score(torch.tanh(self.key(states)))[..., 0].float()
+
+
+class ApesoEncoder(PointerGeneratorEncoder):
+    """The BiLSTM with the entity layer on top."""
+
+    config_class = ApesoConfig
+
+    def __init__(self, config: ApesoConfig):
+        super().__init__(config)
+        self.entities = EntityAttention(config.hidden_size)
+        self.post_init()
+
+    def forward(
+        self, input_ids=None, attention_mask=None, entity_labels=None, **kwargs
+    ) -> ApesoEncoderOutput:
+        """With `entity_labels` the gold positions stand in for the predicted ones: the oracle of Table 4."""
+        kwargs.pop("return_dict", None)
+        outputs = super().forward(input_ids, attention_mask, return_dict=True, **kwargs)
+        logits = self.entities(outputs.last_hidden_state)
+        attention = torch.sigmoid(logits) if entity_labels is None else entity_labels.to(logits.dtype)
+        if attention_mask is not None:
+            attention = attention * attention_mask
+        return ApesoEncoderOutput(**outputs, entity_attention=attention, entity_logits=logits)
+
+
+class ApesoModel(PointerGeneratorModel):
+    """Encoder with the entity layer, and decoder, without the words."""
+
+    config_class = ApesoConfig
+    encoder_class = ApesoEncoder
+
+
+class ApesoForConditionalGeneration(PointerGeneratorForConditionalGeneration):
+    """The summarizer. With `entity_labels` (1 for the tokens of salient entities) beside `labels`, an example's loss is
+
+        delta * mean BCE of its source tokens + (1 - delta) * mean NLL of its labels          (Eq. 5)
+
+    and without them the NLL alone. A batch weighs its examples by their labels, as the NLL does.
+
+    `generate(..., entity_labels=gold)` makes the gold positions the entity attention.
+
+    Example:
+
+    >>> import torch
+    >>> config = ApesoConfig(vocab_size=50, embedding_size=8, hidden_size=16)
+    >>> model = ApesoForConditionalGeneration(config).eval()
+    >>> ids = torch.tensor([[5, 50, 7, 51, 1]])
+    >>> model(input_ids=ids, labels=ids, entity_labels=torch.tensor([[0, 1, 0, 0, 0]])).loss.shape
+    torch.Size([])
+    >>> model.model.encoder(ids).entity_attention.shape
+    torch.Size([1, 5])
+    """
+
+    config_class = ApesoConfig
+    model_class = ApesoModel
+
+    # The arguments are named once more because trainers keep only the columns that a signature names.
+    def forward(
+        self,
+        input_ids=None,
+        attention_mask=None,
+        decoder_input_ids=None,
+        encoder_outputs=None,
+        past_key_values=None,
+        labels=None,
+        use_cache=None,
+        output_attentions=None,
+        num_items_in_batch: torch.Tensor | int | None = None,
+        entity_labels=None,
+        **kwargs,
+    ) -> Seq2SeqLMOutput:
+        return super().forward(
+            input_ids,
+            attention_mask,
+            decoder_input_ids,
+            encoder_outputs,
+            past_key_values,
+            labels,
+            use_cache,
+            output_attentions,
+            num_items_in_batch,
+            entity_labels=entity_labels,
+            **kwargs,
+        )
+
+    def summed_loss(self, losses, labels, encoder_outputs, attention_mask, entity_labels=None, **kwargs):
+        if entity_labels is None:
+            return losses.sum()
+        logits = encoder_outputs["entity_logits"]
+        mask = torch.ones_like(logits) if attention_mask is None else attention_mask.to(logits.dtype)
+        gold = entity_labels.to(logits.dtype)
+        entropies = F.binary_cross_entropy_with_logits(logits, gold, reduction="none")
+        means = (entropies * mask).sum(1) / mask.sum(1)
+        targets = (labels != -100).sum(1)
+        return self.config.delta * (means * targets).sum() + (1 - self.config.delta) * losses.sum()
+
+    @classmethod
+    def from_pointer_generator(
+        cls, model: PointerGeneratorForConditionalGeneration, delta: float = 0.01
+    ) -> "ApesoForConditionalGeneration":
+        """A copy of a trained pointer-generator with a new entity layer: where the paper's last epochs start.
+
+        Example:
+
+        >>> from summarily.modeling import PointerGeneratorConfig
+        >>> config = PointerGeneratorConfig(vocab_size=50, embedding_size=8, hidden_size=16)
+        >>> baseline = PointerGeneratorForConditionalGeneration(config)
+        >>> type(ApesoForConditionalGeneration.from_pointer_generator(baseline).config).__name__
+        'ApesoConfig'
+        """
+        values = model.config.to_dict()
+        for name in ("model_type", "architectures", "auto_map", "transformers_version"):
+            values.pop(name, None)
+        apeso = cls(ApesoConfig(**values, delta=delta))
+        missing, unexpected = apeso.load_state_dict(model.state_dict(), strict=False)
+        if unexpected or any(".entities." not in name for name in missing):
+            raise ValueError(f"not a pointer-generator: unexpected {unexpected}, missing {missing}.")
+        apeso.generation_config = model.generation_config
+        return apeso.to(model.device)
+
+
+__all__ = ["ApesoForConditionalGeneration", "ApesoModel"]
