@@ -6,6 +6,7 @@ import json
 import os
 import platform
 import subprocess
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -49,7 +50,8 @@ def write_hub_folder(
 def model_card(recipe: Recipe, result: RunResult, corpus: Corpus, class_name: str, test_rows: int) -> str:
     """The README.md of a trained model."""
     name = recipe.hub.name or recipe.model.name.rstrip("/").split("/")[-1]
-    data = data_name(recipe.data)
+    texts = [text.file for text in recipe.denoising.texts]
+    data = _file_names(texts) if texts else data_name(recipe.data)
     note = f"\n{recipe.hub.note}\n" if recipe.hub.note else ""
     return f"""{front_matter(recipe, result, name, data)}
 # {name}
@@ -70,8 +72,7 @@ print(tokenizer.decode(model.generate(**inputs)[0], skip_special_tokens=True))
 
 ## Data
 
-{data}: source `{_plain(recipe.data.source)}`, target `{_plain(recipe.data.references or recipe.data.target)}`; at most \
-{recipe.data.max_source_tokens} source and {recipe.data.max_target_tokens} target tokens.
+{data}: {task(recipe)}; at most {recipe.data.max_source_tokens} source and {recipe.data.max_target_tokens} target tokens.
 
 {_bullets(corpus.report().splitlines())}
 
@@ -122,7 +123,7 @@ def front_matter(recipe: Recipe, result: RunResult, name: str, data: str) -> str
         meta["base_model"] = recipe.model.name
     measured = [{"type": key, "name": key, "value": round(value, 4)} for key, value in result.scores.items()]
     task = {"type": "summarization"}
-    dataset = {"name": data, "type": data, "split": recipe.data.test}
+    dataset = {"name": data, "type": data, "split": "test" if recipe.denoising.texts else recipe.data.test}
     meta["model-index"] = [
         {"name": name, "results": [{"task": task, "dataset": dataset, "metrics": measured}]}
     ]
@@ -134,7 +135,11 @@ def data_name(section: DataSection) -> str:
     """What to call the data: its name on the Hub, or its files without their folders."""
     if section.name:
         return section.name
-    return ", ".join(dict.fromkeys(Path(path).name.split(".")[0] for path in section.files.values()))
+    return _file_names(section.files.values())
+
+
+def _file_names(paths: Iterable[str]) -> str:
+    return ", ".join(dict.fromkeys(Path(path).name.split(".")[0] for path in paths))
 
 
 def changed(section: DataSection) -> dict[str, Any]:
@@ -142,6 +147,18 @@ def changed(section: DataSection) -> dict[str, Any]:
     default = DataSection()
     hidden = ("use", "name", "files", "source", "target", "references")
     return {k: v for k, v in vars(section).items() if v != getattr(default, k) and k not in hidden}
+
+
+def task(recipe: Recipe) -> str:
+    """What the model was trained to do with the data."""
+    noise = recipe.denoising
+    if noise.texts:
+        return (
+            f"texts restored from noise (spans of {noise.span:g} tokens on average masked until {noise.masked:.0%} are "
+            f"gone{', sentences in random order' if noise.permute_sentences else ''}), in pieces of {noise.lengths} tokens"
+        )
+    target = recipe.data.references or recipe.data.target
+    return f"source `{_plain(recipe.data.source)}`, target `{_plain(target)}`"
 
 
 def training_table(recipe: Recipe) -> str:

@@ -21,6 +21,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from summarily.modeling.training.random_starts import StartTokenizer
 from summarily.modeling.training.recipe import DataSection, RecipeError
 
 if TYPE_CHECKING:
@@ -82,14 +83,20 @@ def _parts(row: Mapping[str, Any], paths: str | list[str]) -> list[str]:
     texts: list[str] = []
     for path in [paths] if isinstance(paths, str) else paths:
         value = column(row, path)
-        texts += [_flat(item) for item in value] if isinstance(value, list) else [_flat(value)]
+        texts += [joined(item) for item in value] if isinstance(value, list) else [joined(value)]
     return texts
 
 
-def _flat(value: Any) -> str:
+def joined(value: Any) -> str:
+    """A text, or nested lists of texts joined by blanks.
+
+    Example:
+        >>> joined(["A", ["b", None]])
+        'A b '
+    """
     if value is None:
         return ""
-    return " ".join(map(_flat, value)) if isinstance(value, list) else str(value)
+    return " ".join(map(joined, value)) if isinstance(value, list) else str(value)
 
 
 # --- preprocessing ----------------------------------------------------------------------------------------
@@ -192,14 +199,17 @@ def prepare_row(row: Mapping[str, Any], section: DataSection) -> dict[str, Any]:
     parts = _parts(row, section.source)
     raw = section.joiner.join(parts)
     if section.headings:
-        headings = [_flat(item) for item in column(row, section.headings)]
+        headings = [joined(item) for item in column(row, section.headings)]
+        if section.drop_unheaded and any(headings):
+            headed = [(heading, part) for heading, part in zip(headings, parts, strict=True) if heading]
+            headings, parts = map(list, zip(*headed, strict=True))
         if section.cut_after_conclusion:
             parts = parts[: cut_after_conclusion(headings, parts)]
         if section.keep_headings:
             parts = [f"{heading}\n{part}".strip() for heading, part in zip(headings, parts, strict=False)]
     source = clean(section.joiner.join(parts), section)
     if section.references:
-        references = [clean(_flat(text), section) for text in column(row, section.references)]
+        references = [clean(joined(text), section) for text in column(row, section.references)]
     else:
         references = [clean(section.joiner.join(_parts(row, section.target)), section)]
     identifier = str(column(row, section.id)) if section.id else content_id(raw)
@@ -478,20 +488,26 @@ def cut_bytes(text: str, limit: int) -> str:
 
 
 def encode(rows: Any, tokenizer: PreTrainedTokenizerBase, section: DataSection) -> Any:
-    """Add `input_ids` and `labels`, cut to the section's lengths, special tokens included."""
-    encode_rows = functools.partial(
-        _encode_rows, tokenizer=tokenizer, longest=(section.max_source_tokens, section.max_target_tokens)
-    )
-    return rows.map(encode_rows, batched=True)
+    """Add `input_ids` and `labels`, cut to the section's lengths, special tokens included.
+
+    A source is cut at its end, or at both ends (`starts = "random"`), at a place that its id decides.
+    """
+    return rows.map(functools.partial(_encode_rows, tokenizer=tokenizer, section=section), batched=True)
 
 
 def _encode_rows(
-    rows: Mapping[str, list[str]], tokenizer: PreTrainedTokenizerBase, longest: tuple[int, int]
+    rows: Mapping[str, list[str]], tokenizer: PreTrainedTokenizerBase, section: DataSection
 ) -> dict[str, list[list[int]]]:
     options = {"truncation": True, "add_special_tokens": True, "return_attention_mask": False}
-    sources = tokenizer(rows["source"], max_length=longest[0], **options)["input_ids"]
-    targets = tokenizer(text_target=rows["target"], max_length=longest[1], **options)["input_ids"]
-    return {"input_ids": sources, "labels": targets}
+    longest = section.max_source_tokens
+    if section.starts == "random":
+        cut = StartTokenizer(tokenizer, longest, section.starts, section.starts_seed)
+        pairs = zip(rows["source"], rows["id"], strict=True)
+        sources = [cut(text, example_id=identifier).input_ids for text, identifier in pairs]
+    else:
+        sources = tokenizer(rows["source"], max_length=longest, **options)["input_ids"]
+    targets = tokenizer(text_target=rows["target"], max_length=section.max_target_tokens, **options)
+    return {"input_ids": sources, "labels": targets["input_ids"]}
 
 
 def texts(rows: Iterable[Mapping[str, Any]]) -> Iterator[str]:

@@ -54,6 +54,8 @@ class TokenizerSection:
     digits_to_hash: bool = False
     split: Literal["words", "whitespace"] = "words"
     unknown: str = "<unk>"
+    # "end": text </s>, with tensor2tensor's ids; "bart": <s> text </s>, with BART's ids and its <mask>.
+    special_tokens: Literal["end", "bart"] = "end"
 
 
 @dataclass(frozen=True)
@@ -91,6 +93,9 @@ class DataSection:
     min_source_words: int = 1
     min_target_words: int = 1
     keep_headings: bool = False
+    drop_unheaded: bool = (
+        False  # parts without a heading; in papers taken from PDF, often the abstract itself
+    )
     cut_after_conclusion: bool = False
     cnn_marker: Literal["keep", "strip"] = "keep"
     sentence_marks: Literal["keep", "strip"] = "keep"
@@ -98,6 +103,29 @@ class DataSection:
     # Truncation, in tokens, special tokens included.
     max_source_tokens: int = 1024
     max_target_tokens: int = 128
+    starts: Literal["beginning", "random"] = "beginning"  # where a source that is too long starts
+    starts_seed: int = 0
+
+
+@dataclass(frozen=True)
+class TextSource:
+    """Texts to be denoised: a file under --data, the column with the text, and values that rows must have."""
+
+    file: str
+    column: str
+    only: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class DenoisingSection:
+    """With `texts`, the run learns to restore them from BART's noise instead of summarizing; see `denoising`."""
+
+    texts: list[TextSource] = field(default_factory=list)
+    max_words: int = 1500  # of a document
+    lengths: list[int] = field(default_factory=lambda: [64, 128, 256, 512])  # tokens of a piece, one of these
+    masked: float = 0.3
+    span: float = 3.0
+    permute_sentences: bool = True
 
 
 @dataclass(frozen=True)
@@ -152,6 +180,21 @@ class TrainingSection:
     tensorboard: bool = True  # if it is installed
 
 
+@dataclass  # not frozen: the arguments of a trainer inherit from it
+class SelfCriticalSection:
+    """Learning from rewards, if any is named; see `self_critical`. Names in a recipe are those of our metrics."""
+
+    rewards: list[str] = field(default_factory=list)
+    reward_weights: list[float] = field(default_factory=list)  # of each reward, 1 when left out
+    reward_options: dict[str, Any] = field(default_factory=dict)  # metric -> its options
+    reward_workers: int = 1  # processes; 0: none of their own
+    rl_gamma: float = 0.97  # the weight of the reward against the likelihood of the reference,
+    rl_gamma_end: float = 0.999  # to which it rises
+    rl_gamma_steps: int | None = None  # in this many steps; by default in those of the run
+    loss_reduction: Literal["sum", "mean"] = "sum"  # over the tokens of a summary
+    max_summary_tokens: int = 100  # of samples and greedy summaries
+
+
 @dataclass(frozen=True)
 class EvaluationSection:
     """`select` is "loss" or a score such as "rougeL", "rouge1_recall", "vert" of one of `metrics`."""
@@ -189,9 +232,11 @@ class Recipe:
     optimizer: OptimizerSection = field(default_factory=OptimizerSection)
     schedule: ScheduleSection = field(default_factory=ScheduleSection)
     training: TrainingSection = field(default_factory=TrainingSection)
+    self_critical: SelfCriticalSection = field(default_factory=SelfCriticalSection)
     evaluation: EvaluationSection = field(default_factory=EvaluationSection)
     generation: dict[str, Any] = field(default_factory=dict)
     hub: HubSection = field(default_factory=HubSection)
+    denoising: DenoisingSection = field(default_factory=DenoisingSection)
 
     def __post_init__(self) -> None:
         _check(self)
@@ -400,11 +445,14 @@ def _check(recipe: Recipe) -> None:
         raise RecipeError(f"training.label_smoothing is {training.label_smoothing}; expected 0 <= value < 1.")
     if training.max_steps is training.max_epochs is training.max_minutes is None:
         raise RecipeError("the run would never end: set training.max_steps, max_epochs or max_minutes.")
+    _check_self_critical(recipe.self_critical)
     if recipe.schedule.kind == "linear" and training.max_steps is training.max_minutes is None:
         raise RecipeError(
             "the linear schedule needs training.max_steps or training.max_minutes to fall to 0."
         )
-    if not data.name and not data.files:
+    if recipe.denoising.texts:
+        _check_denoising(recipe)
+    elif not data.name and not data.files:
         raise RecipeError("data.name (a data set of the Hub) or data.files (local files) must be set.")
     longest = data.max_source_tokens + data.max_target_tokens
     if min(recipe.micro_tokens, batch.tokens) < longest:
@@ -412,9 +460,9 @@ def _check(recipe: Recipe) -> None:
             f"batch.tokens = {batch.tokens} and batch.micro_tokens = {recipe.micro_tokens} must hold one example of "
             f"data.max_source_tokens + data.max_target_tokens = {longest} tokens; raise them or shorten the data."
         )
-    if (data.cut_after_conclusion or data.keep_headings) and not data.headings:
+    if (data.cut_after_conclusion or data.keep_headings or data.drop_unheaded) and not data.headings:
         raise RecipeError(
-            "data.cut_after_conclusion and data.keep_headings need data.headings, the column with the "
+            "data.cut_after_conclusion, data.keep_headings and data.drop_unheaded need data.headings, the column with the "
             'heading of each part of the source, such as "sections[].heading".'
         )
     if data.streaming and data.drop_duplicates:
@@ -432,4 +480,43 @@ def _check(recipe: Recipe) -> None:
         raise RecipeError(
             f"evaluation.select is {evaluation.select!r}, which none of evaluation.metrics = {evaluation.metrics} "
             "computes; choose 'loss' or add the metric."
+        )
+
+
+def _check_denoising(recipe: Recipe) -> None:
+    section, data = recipe.denoising, recipe.data
+    if data.name or data.files:
+        raise RecipeError("denoising.texts take the place of data.name and data.files; leave those out.")
+    if not section.lengths or min(section.lengths) < 8:
+        raise RecipeError(f"denoising.lengths is {section.lengths}; expected lengths of at least 8 tokens.")
+    longest = min(data.max_source_tokens, data.max_target_tokens)
+    if max(section.lengths) > longest:
+        raise RecipeError(
+            f"denoising.lengths has {max(section.lengths)}, but data.max_source_tokens and max_target_tokens leave "
+            f"{longest}."
+        )
+    if not 0 < section.masked < 1 or section.span <= 0:
+        raise RecipeError(
+            f"denoising.masked is {section.masked} and denoising.span {section.span}; expected a share between 0 and "
+            "1, and a mean length above 0."
+        )
+
+
+def _check_self_critical(section: SelfCriticalSection) -> None:
+    for key in ("rl_gamma", "rl_gamma_end"):
+        if not 0 <= getattr(section, key) <= 1:
+            raise RecipeError(f"self_critical.{key} is {getattr(section, key)}; expected 0 <= value <= 1.")
+    if section.reward_workers < 0 or section.max_summary_tokens < 1:
+        raise RecipeError(
+            f"self_critical.reward_workers is {section.reward_workers} and max_summary_tokens "
+            f"{section.max_summary_tokens}; expected at least 0 and 1."
+        )
+    if section.reward_weights and len(section.reward_weights) != len(section.rewards):
+        raise RecipeError(
+            f"self_critical.reward_weights has {len(section.reward_weights)} values for {len(section.rewards)} rewards."
+        )
+    unknown = sorted(set(section.reward_options) - set(section.rewards))
+    if unknown:
+        raise RecipeError(
+            f"self_critical.reward_options.{unknown[0]} is not one of the rewards {section.rewards}."
         )

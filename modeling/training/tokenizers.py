@@ -1,6 +1,7 @@
 """Word-level and byte-pair tokenizers, trained on a corpus and saved as `PreTrainedTokenizerFast`.
 
-Ids follow tensor2tensor: padding 0, end of sequence 1, then unknown 2. Every text ends with the end token.
+Ids follow tensor2tensor: padding 0, end of sequence 1, then unknown 2, and every text ends with the end token; or
+BART: <s> 0, <pad> 1, </s> 2, <unk> 3, <mask> 4, and every text stands between <s> and </s>.
 Lower-casing and digit masking are part of the tokenizer, so that a published model reads raw text.
 
     >>> section = TokenizerSection(kind="word", lowercase=True, min_frequency=1)
@@ -32,7 +33,7 @@ from summarily.modeling.training.recipe import TokenizerSection
 if TYPE_CHECKING:
     from tokenizers.normalizers import Normalizer
 
-PAD, EOS = "<pad>", "</s>"
+PAD, EOS, BOS, MASK = "<pad>", "</s>", "<s>", "<mask>"
 
 # Words close to those of the Penn Treebank, for text that is not yet separated by blanks.
 _WORDS = Regex(
@@ -63,7 +64,8 @@ def train_tokenizer(
     """
     if section.kind == "pretrained":
         raise ValueError("tokenizer.kind is 'pretrained': there is nothing to train; choose 'word' or 'bpe'.")
-    special = [PAD, EOS, section.unknown]
+    bart = section.special_tokens == "bart"
+    special = [BOS, PAD, EOS, section.unknown, MASK] if bart else [PAD, EOS, section.unknown]
     tokenizer = _word_level(section) if section.kind == "word" else _byte_pairs(section)
     options: dict[str, Any] = {
         "vocab_size": section.vocabulary_size,
@@ -82,9 +84,13 @@ def train_tokenizer(
             )
         trainer = trainers.BpeTrainer(initial_alphabet=sorted(alphabet), **options)
     tokenizer.train_from_iterator(texts, trainer)
+    first = f"{BOS} $A {EOS}" if bart else f"$A {EOS}"
     tokenizer.post_processor = processors.TemplateProcessing(
-        single=f"$A {EOS}", pair=f"$A {EOS} $B {EOS}", special_tokens=[(EOS, tokenizer.token_to_id(EOS))]
+        single=first,
+        pair=f"{first} $B {EOS}",
+        special_tokens=[(token, tokenizer.token_to_id(token)) for token in special if token in (BOS, EOS)],
     )
+    named = {"bos_token": BOS, "cls_token": BOS, "sep_token": EOS, "mask_token": MASK} if bart else {}
     limit = {} if max_length is None else {"model_max_length": max_length}
     return PreTrainedTokenizerFast(
         tokenizer_object=tokenizer,
@@ -94,6 +100,7 @@ def train_tokenizer(
         padding_side="right",
         clean_up_tokenization_spaces=False,
         model_input_names=["input_ids", "attention_mask"],
+        **named,
         **limit,
     )
 

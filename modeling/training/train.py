@@ -61,10 +61,18 @@ from summarily.modeling.training.collators import (
     share_of,
 )
 from summarily.modeling.training.corpora import Corpus, load_corpus
+from summarily.modeling.training.denoising import load_texts, noisy_splits
 from summarily.modeling.training.evaluation import score_summaries, summarize, token_loss
-from summarily.modeling.training.objective import BatchLoss, learning_rate, summary_loss
+from summarily.modeling.training.objective import (
+    BatchLoss,
+    begin_step,
+    end_step,
+    learning_rate,
+    summary_loss,
+)
 from summarily.modeling.training.progress import Clock, Progress, RunLog, RunResult, budget_used, stop_reason
 from summarily.modeling.training.recipe import Recipe, RecipeError
+from summarily.modeling.training.self_critical import reinforced
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
@@ -95,12 +103,13 @@ def train(
     folder = Path(output_dir)
     with run_folder(folder, recipe, resume, accelerator):
         with accelerator.main_process_first():  # the others then find the work done in the cache
-            corpus = load_corpus(recipe.data, data)
+            denoise = bool(recipe.denoising.texts)
+            corpus = load_texts(recipe, data) if denoise else load_corpus(recipe.data, data)
         tokenizer = build_tokenizer(recipe, corpus, folder, accelerator)
         set_seed(recipe.training.seed)
         model = build_model(recipe, tokenizer)
         with accelerator.main_process_first():
-            rows = encode_splits(corpus, tokenizer, recipe)
+            rows = (noisy_splits if denoise else encode_splits)(corpus, tokenizer, recipe)
         collate = SummaryCollator(
             pad_token_id=tokenizer.pad_token_id,
             padding_side=tokenizer.padding_side,
@@ -110,7 +119,8 @@ def train(
             else None,
         )
         evaluate = make_evaluate(recipe, tokenizer, rows, collate, accelerator)
-        result = fit(recipe, folder, model, rows["train"], collate, evaluate, accelerator, batch_loss)
+        with reinforced(recipe, tokenizer, batch_loss) as loss:
+            result = fit(recipe, folder, model, rows["train"], collate, evaluate, accelerator, loss)
         if result.status == "finished":
             finish(result, recipe, folder, model, tokenizer, corpus, rows, collate, accelerator)
     return result
@@ -154,6 +164,7 @@ def fit(
             )
             for group in optimizer.param_groups:
                 group["lr"] = rate
+            begin_step(batch_loss, step)
             local_loss = backward(wrapped, batch.rows, recipe, collate, batch_loss, accelerator)
             loss, interrupted, seconds = agree(local_loss, signals, clock, accelerator)
             norm = gradient_norm(wrapped, recipe.optimizer.max_gradient_norm, accelerator)
@@ -161,11 +172,12 @@ def fit(
                 raise diverged(step, loss, norm, rate, checkpoints)
             optimizer.step()
             optimizer.zero_grad()
+            reported = end_step(batch_loss)
 
             progress.step, progress.position, progress.seconds = step, batch.next, seconds
             progress.tokens += sum(len(row["input_ids"]) + len(row["labels"]) for row in batch.rows)
             progress.loss_sum, progress.loss_steps = progress.loss_sum + loss, progress.loss_steps + 1
-            log.step(progress, rate, norm)
+            log.step(progress, rate, norm, reported)
             evaluated, best = step % training.evaluate_every == 0, None
             if evaluated:
                 best = judge(evaluate(model), progress, recipe, model, log)
@@ -381,7 +393,9 @@ def check_same_recipe(path: Path, recipe: Recipe) -> None:
     """A run goes on with the recipe it began with, apart from its budget, its scoring and its outputs."""
     if not path.exists():
         return
-    before, now = (_flat(values) for values in (json.loads(path.read_text()), recipe.to_dict()))
+    # A run of an older version lacks keys that are new since; it had their defaults.
+    stored = Recipe.from_dict(json.loads(path.read_text()))
+    before, now = (_flat(values.to_dict()) for values in (stored, recipe))
     changed = [
         f"{key} ({before.get(key)!r} -> {now.get(key)!r})"
         for key in sorted(before.keys() | now.keys())
