@@ -188,6 +188,8 @@ class Score:
     cost: dict[str, float] = field(default_factory=dict)
     weights: list[float] | None = None
     interval: dict[str, Interval] | None = None
+    averaged: tuple[str, ...] = ()
+    """Keys that `weights` do not concern: their mean is over the examples."""
     explainer: Callable[[int], dict[str, Any]] | None = field(default=None, repr=False, compare=False)
 
     @property
@@ -197,7 +199,10 @@ class Score:
 
     @property
     def mean(self) -> dict[str, float]:
-        return {key: weighted_mean(values, self.weights) for key, values in self.per_example.items()}
+        return {key: weighted_mean(values, self._weights_of(key)) for key, values in self.per_example.items()}
+
+    def _weights_of(self, key: str) -> list[float] | None:
+        return None if key in self.averaged else self.weights
 
     def __len__(self) -> int:
         return len(self.per_example[self.main])
@@ -220,8 +225,12 @@ class Score:
         if confidence is not None:
             from summarily.metrics.resampling import mean_intervals
 
-            bounds = mean_intervals(self.per_example, confidence, self.weights)
-            self.interval = {key: Interval(low, high, confidence) for key, (low, high) in bounds.items()}
+            self.interval = {}
+            for averaged in (False, True):
+                columns = {k: v for k, v in self.per_example.items() if (k in self.averaged) == averaged}
+                weights = None if averaged else self.weights
+                bounds = mean_intervals(columns, confidence, weights) if columns else {}
+                self.interval |= {key: Interval(*ends, confidence) for key, ends in bounds.items()}
         return self
 
     def __add__(self, other: Score) -> Score:
@@ -247,6 +256,7 @@ class Score:
             add_counts(self.counts, other.counts),
             _add_costs(self.cost, other.cost),
             None if self.weights is None or other.weights is None else self.weights + other.weights,
+            averaged=self.averaged,
             explainer=explain if None not in explainers else None,
         )
 
@@ -299,6 +309,8 @@ class Metric(ABC):
     needs: ClassVar[str] = "nothing beyond the core install"
     """What the light preset needs, in words."""
     citation: ClassVar[str] = ""
+    averaged: ClassVar[tuple[str, ...]] = ()
+    """Of a metric that gives weights (see `Values`), the keys they do not concern."""
 
     preset: str = "light"
 

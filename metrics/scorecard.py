@@ -318,6 +318,7 @@ def _to_score(
         tally.counts,
         tally.cost,
         None if tally.weights is None else [tally.weights[i] for i in order],
+        averaged=metric.averaged,
         explainer=explain,
     )
 
@@ -495,6 +496,7 @@ def _part(score: Score, start: int, n: int) -> Score:
         {key: values[start : start + n] for key, values in score.per_example.items()},
         score.signature,
         weights=None if score.weights is None else score.weights[start : start + n],
+        averaged=score.averaged,
         explainer=None if explainer is None else lambda row: explainer(start + row),
     )
 
