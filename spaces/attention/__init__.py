@@ -1,0 +1,1 @@
+"""The Space that shows what each position may see under each attention mechanism, and what that costs."""

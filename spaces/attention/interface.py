@@ -1,0 +1,115 @@
+"""The page of the attention mechanisms."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from summarily.spaces import serving
+from summarily.spaces.attention import masks
+
+TITLE = "Attention mechanisms"
+LEAD = "What each position may see, mechanism beside mechanism, and what that costs as texts get longer."
+_TEXT = (
+    "Each word looks at the others : full attention sees every pair , a window only the neighbours , and a global "
+    "token reads the whole text so that distant words can still meet ."
+)
+
+
+def build() -> Any:
+    """The page as Gradio Blocks."""
+    gr = serving.gradio()
+    start = masks.Settings()
+    with serving.blocks(TITLE) as app:
+        serving.heading(TITLE, LEAD)
+        kinds = gr.CheckboxGroup(
+            list(masks.KINDS), value=["dot_product", "local", "dilated", "window"], label="Mechanisms"
+        )
+        text = gr.Textbox(
+            label="Text (optional)",
+            info=f"Its words are the positions, up to {masks.LONGEST}; without a text, the length below counts.",
+            lines=2,
+            max_lines=4,
+        )
+        with gr.Row():
+            side = gr.Radio(["encoder", "decoder"], value="encoder", label="Side")
+            length = gr.Slider(2, masks.LONGEST, start.length, step=1, label="Length", min_width=220)
+            query = gr.Slider(1, masks.LONGEST, 30, step=1, label="Position that looks", min_width=220)
+        with gr.Row():
+            block = gr.Slider(1, 64, start.block_length, step=1, label="Block length", min_width=150)
+            width = gr.Slider(
+                0, 64, start.width, step=1, label="Width (local)", min_width=150, elem_id="width"
+            )
+            window = gr.Slider(
+                0, 64, start.window, step=1, label="Window, each side (LED)", min_width=150, elem_id="window"
+            )
+            globals_ = gr.Slider(
+                0, 16, start.global_tokens, step=1, label="Global tokens (LED)", min_width=150
+            )
+        with gr.Row():
+            gap = gr.Slider(0, 16, start.gap, step=1, label="Gap (dilated)", min_width=150)
+            memories = gr.Slider(
+                0, 8, start.memory_blocks, step=1, label="Memory blocks (dilated)", min_width=150
+            )
+            memory = gr.Slider(
+                1, 32, start.memory_length, step=1, label="Memory length (dilated)", min_width=150
+            )
+            hashes = gr.Slider(1, 8, start.hashes, step=1, label="Rounds of hashing (RED)", min_width=150)
+        controls = [
+            kinds, text, length, query, side, block, width, gap, memories, memory, window, globals_, hashes
+        ]  # fmt: skip
+
+        def draw(*values: Any) -> tuple[str, str]:
+            chosen, settings, position, words = read(*values)
+            return (
+                masks.page(chosen, settings, position, words),
+                serving.download("attention.csv", masks.to_csv(chosen, settings)),
+            )
+
+        shown = gr.HTML(elem_id="results")
+        csv_file = gr.DownloadButton("Download who sees whom (csv)", elem_id="download-csv")
+        gr.Examples(
+            [
+                [["dot_product", "local", "local_masked", "local_block_masked"], "", 64, 30, "encoder", 8, 4],
+                [list(masks.KINDS), _TEXT, 64, 14, "encoder", 6, 3],
+                [list(masks.KINDS)[:7], "", 64, 41, "decoder", 8, 4],
+                [["window", "hashing"], "", 128, 64, "encoder", 16, 4],
+            ],
+            controls[:7],
+            label="Examples",
+            example_labels=[
+                "Four kinds of blocks", "Words of a text", "A decoder sees no future", "LED beside RED"
+            ],
+        )  # fmt: skip
+        drawing = serving.guarded(draw, seconds=20)
+        outputs = [shown, csv_file]
+        app.load(drawing, controls, outputs, api_name="draw", show_progress="hidden")
+        for control in controls:
+            control.change(
+                drawing,
+                controls,
+                outputs,
+                trigger_mode="always_last",
+                show_progress="hidden",
+                api_visibility="private",
+            )
+    return app
+
+
+def read(
+    kinds: list[str], text: str, length: float, query: float, side: str, block: float, width: float, gap: float,
+    memories: float, memory: float, window: float, globals_: float, hashes: float,
+) -> tuple[list[str], masks.Settings, int, list[str]]:  # fmt: skip
+    """The controls as what is drawn; a position beyond the last one is the last one."""
+    words = masks.checked_words(text)
+    numbers = {
+        "length": len(words) or length, "block_length": block, "width": width, "gap": gap, "memory_blocks": memories,
+        "memory_length": memory, "window": window, "global_tokens": globals_, "hashes": hashes,
+    }  # fmt: skip
+    for name, value in numbers.items():
+        if value is None:
+            raise serving.InputError(f"{name.replace('_', ' ')} is empty; please give a number.")
+    masks.Settings(**numbers)  # names the control that is out of range
+    settings = masks.Settings(
+        decoder=side == "decoder", **{name: int(value) for name, value in numbers.items()}
+    )
+    return kinds, settings, min(int(query or 1), settings.length), words
