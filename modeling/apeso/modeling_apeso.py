@@ -17,6 +17,7 @@ from summarily.modeling.pointer_generator.modeling_pointer_generator import (
     PointerGeneratorEncoderOutput,
     PointerGeneratorForConditionalGeneration,
     PointerGeneratorModel,
+    at_least_float32,
 )
 
 
@@ -43,7 +44,7 @@ class EntityAttention(nn.Module):
         self.score = nn.Linear(size, 1, bias=False)
 
     def forward(self, states: torch.Tensor) -> torch.Tensor:
-        return self.score(torch.tanh(self.key(states)))[..., 0].float()
+        return at_least_float32(self.score(torch.tanh(self.key(states)))[..., 0])
 
 
 class ApesoEncoder(PointerGeneratorEncoder):

@@ -23,6 +23,11 @@ from summarily.modeling.pointer_generator.configuration_pointer_generator import
 LEAST_PROBABILITY = 1e-20
 
 
+def at_least_float32(values: torch.Tensor) -> torch.Tensor:
+    """Probabilities and their logarithms are not for half precision."""
+    return values.to(torch.promote_types(values.dtype, torch.float32))
+
+
 class AdditiveAttention(nn.Module):
     """Bahdanau et al. (2015): v . tanh(W_q query + b + W_k state_j) for every source state j."""
 
@@ -39,7 +44,7 @@ class AdditiveAttention(nn.Module):
     def forward(self, query: torch.Tensor, keys: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
         """Weights `[B, S]` of the projected states, which sum to one over those where `mask` is true."""
         scores = self.score(torch.tanh(self.query(query)[:, None] + keys))[..., 0]
-        return torch.softmax(scores.float().masked_fill(~mask, -torch.inf), dim=-1)
+        return torch.softmax(at_least_float32(scores).masked_fill(~mask, -torch.inf), dim=-1)
 
 
 class PointerGeneratorPreTrainedModel(PreTrainedModel):
@@ -370,13 +375,13 @@ class PointerGeneratorForConditionalGeneration(PointerGeneratorPreTrainedModel, 
         )
 
     def _vocabulary_logits(self, states: torch.Tensor) -> torch.Tensor:
-        logits = self.vocabulary(states).float()
+        logits = at_least_float32(self.vocabulary(states))
         logits[..., self.config.pad_token_id] = -torch.inf
         return logits
 
     def log_probabilities(self, states, attention, source_ids) -> torch.Tensor:
         """log P of every word `[B, T, V + unknown words]`."""
-        copy = torch.sigmoid(self.copy_switch(states).float())
+        copy = torch.sigmoid(at_least_float32(self.copy_switch(states)))
         written = (1 - copy) * torch.softmax(self._vocabulary_logits(states), dim=-1)
         unknown = max(0, int(source_ids.max()) + 1 - self.config.vocab_size)
         places = source_ids[:, None].expand_as(attention)
@@ -386,7 +391,7 @@ class PointerGeneratorForConditionalGeneration(PointerGeneratorPreTrainedModel, 
     def token_losses(self, states, attention, source_ids, labels) -> torch.Tensor:
         """-log P of every label `[B, T]`, 0 where it is -100; needs no distribution over the words."""
         size = self.config.vocab_size
-        copy = torch.sigmoid(self.copy_switch(states).float())[..., 0]
+        copy = torch.sigmoid(at_least_float32(self.copy_switch(states)))[..., 0]
         in_vocabulary = (labels >= 0) & (labels < size)
         safe = labels.masked_fill(~in_vocabulary, self.config.unk_token_id)
         logits = self._vocabulary_logits(states)

@@ -1,0 +1,316 @@
+"""The pointer-generator: what all models must show, and what only this one computes."""
+
+from __future__ import annotations
+
+import copy
+
+import pytest
+import torch
+from transformers import AutoConfig, AutoModel, AutoModelForSeq2SeqLM
+
+from summarily.modeling import (
+    PointerGeneratorConfig,
+    PointerGeneratorForConditionalGeneration,
+    PointerGeneratorModel,
+)
+from summarily.modeling.pointer_generator.modeling_pointer_generator import PointerGeneratorCache
+from tests.modeling.common import (
+    Seq2SeqModelChecks,
+    assert_loads_as_remote_code,
+    assert_trains_under_seq2seq_trainer,
+    logits_of,
+    padded_batch,
+    row,
+)
+from tests.modeling.pointer_generator.reference import Reference
+
+VOCABULARY = 20
+UNKNOWN = 4  # words of a source beyond the vocabulary
+
+
+def tiny(layers: int = 1, seed: int = 0, **options) -> PointerGeneratorForConditionalGeneration:
+    """Weights large enough that copying, writing and all words differ."""
+    torch.manual_seed(seed)
+    sizes = {"vocab_size": VOCABULARY, "embedding_size": 6, "hidden_size": 8, "num_layers": layers}
+    config = PointerGeneratorConfig(**{**sizes, "init_range": 0.7, **options})
+    return PointerGeneratorForConditionalGeneration(config).eval()
+
+
+def copy_batch(**options) -> dict[str, torch.Tensor]:
+    """Sources and labels with words beyond the vocabulary; only row 0 has the last of them."""
+    batch = padded_batch(VOCABULARY + UNKNOWN, **options)
+    batch["input_ids"][0, :UNKNOWN] = torch.arange(VOCABULARY, VOCABULARY + UNKNOWN)
+    batch["input_ids"][1:] = batch["input_ids"][1:].clamp(max=VOCABULARY + 1)
+    # A label beyond the vocabulary is a word of its source.
+    for source, labels in zip(batch["input_ids"], batch["labels"], strict=True):
+        missing = (labels >= VOCABULARY) & ~torch.isin(labels, source)
+        labels[missing] = 2
+    return batch
+
+
+def unpadded(batch: dict[str, torch.Tensor], index: int) -> tuple[list[int], list[int]]:
+    alone = row(batch, index)
+    return alone["input_ids"][0].tolist(), alone["labels"][0].tolist()
+
+
+@pytest.fixture(params=[1, 2], ids=["one layer", "two layers"])
+def model(request):
+    return tiny(request.param)
+
+
+class TestLikeEveryModel(Seq2SeqModelChecks):
+    @pytest.fixture
+    def batch(self, model):
+        return copy_batch()
+
+    def test_a_batch_of_one_equals_a_batch_of_many(self, model, batch):
+        """A row alone has no columns for the unknown words of others, which have no probability in the batch."""
+        together = logits_of(model, batch)
+        for index in range(len(batch["input_ids"])):
+            alone = logits_of(model, row(batch, index))
+            length, width = alone.shape[1:]
+            torch.testing.assert_close(together[index, :length, :width], alone[0], rtol=0, atol=1e-5)
+            assert (together[index, :, width:].exp() < 1e-15).all()
+
+    def test_a_half_precision_model_generates(self, model, batch):
+        self.generate(copy.deepcopy(model).to(torch.bfloat16), batch)
+
+
+# --- the equations ----------------------------------------------------------------------------------------
+
+
+def test_probabilities_attention_and_loss_equal_the_plain_reference(model):
+    model, batch = model.double(), copy_batch()
+    reference = Reference(model)
+    with torch.no_grad():
+        outputs = model(**batch, output_attentions=True)
+    total = 0.0
+    for index in range(3):
+        source, target = unpadded(batch, index)
+        expected, attention = reference.forced(source, target)
+        ours = outputs.logits[index, : len(target), : len(expected[0])].exp()
+        torch.testing.assert_close(ours, torch.tensor(expected).double(), rtol=0, atol=1e-6)
+        shown = outputs.cross_attentions[0][index, 0, : len(target), : len(source)]
+        torch.testing.assert_close(shown, torch.tensor(attention).double(), rtol=0, atol=1e-6)
+        total += reference.nll(source, target)
+    count = int((batch["labels"] != -100).sum())
+    assert outputs.loss.item() == pytest.approx(total / count, abs=1e-6)
+    # In training the loss is computed another way, without the distribution.
+    trained = model.train()(**batch)
+    assert trained.logits is None and trained.loss.item() == pytest.approx(total / count, abs=1e-6)
+
+
+def test_one_cached_decoding_step_equals_the_plain_reference(model):
+    model = model.double()
+    reference = Reference(model)
+    source = [5, 20, 9, 20, 21, 1]
+    states, state = reference.encode(source)
+    cache = PointerGeneratorCache()
+    with torch.no_grad():
+        encoded = model.model.encoder(torch.tensor([source]))
+        for token in (0, 21, 7, 20):
+            state, attention = reference.step(token, state, states)
+            expected = reference.probabilities(state.feed, attention, source)
+            ours = model(
+                encoder_outputs=encoded,
+                decoder_input_ids=torch.tensor([[token]]),
+                past_key_values=cache,
+                output_attentions=True,
+            )
+            torch.testing.assert_close(
+                ours.logits[0, 0].exp(), torch.tensor(expected).double(), rtol=0, atol=1e-6
+            )
+            torch.testing.assert_close(
+                ours.cross_attentions[0][0, 0, 0].double(),
+                torch.tensor(attention).double(),
+                rtol=0,
+                atol=1e-6,
+            )
+    assert cache.get_seq_length() == 4
+
+
+def test_probabilities_sum_to_one_and_copies_stay_within_the_source(model):
+    batch = copy_batch()
+    probabilities = logits_of(model, batch).exp()
+    torch.testing.assert_close(probabilities.sum(-1), torch.ones(probabilities.shape[:2]))
+    present = torch.zeros_like(probabilities[:, 0]).scatter(1, batch["input_ids"], 1.0)[:, VOCABULARY:]
+    copied = probabilities[..., VOCABULARY:]
+    assert (copied[present[:, None].expand_as(copied) == 0] < 1e-15).all()
+    assert (copied[present[:, None].expand_as(copied) == 1] > 1e-6).all()
+
+
+def test_a_word_at_several_places_gets_the_attention_of_all(model):
+    ids = torch.tensor([[20, 5, 20, 6, 20]])
+    outputs = model(input_ids=ids, decoder_input_ids=torch.tensor([[0]]), output_attentions=True)
+    state = model.model(input_ids=ids, decoder_input_ids=torch.tensor([[0]])).last_hidden_state
+    copy_probability = torch.sigmoid(model.copy_switch(state))[0, 0, 0]
+    attention = outputs.cross_attentions[0][0, 0, 0, [0, 2, 4]].sum()
+    torch.testing.assert_close(outputs.logits[0, 0, 20].exp(), copy_probability * attention)
+
+
+def test_gradients_pass_gradcheck():
+    # The embedding of padding has no gradient on purpose, so nothing here starts with it.
+    model = tiny(2, hidden_size=4, embedding_size=3, decoder_start_token_id=3).double().train()
+    batch = copy_batch(source_lengths=(5, 4, 2), target_lengths=(3, 2, 2))
+    names, parameters = zip(*model.named_parameters(), strict=True)
+
+    def loss(*values):
+        inputs = dict(zip(names, values, strict=True))
+        return torch.func.functional_call(model, inputs, kwargs=batch).loss
+
+    inputs = [parameter.detach().clone().requires_grad_() for parameter in parameters]
+    assert torch.autograd.gradcheck(loss, inputs, fast_mode=True)
+
+
+def test_padding_of_the_source_has_no_attention(model):
+    batch = copy_batch()
+    with torch.no_grad():
+        attention = model(**batch, output_attentions=True).cross_attentions[0][:, 0]
+    hidden = (batch["attention_mask"] == 0)[:, None].expand_as(attention)
+    assert (attention[hidden] == 0).all()
+
+
+def test_left_padding_is_refused_with_the_fix(model):
+    batch = {name: tensor.flip(1) for name, tensor in copy_batch().items()}
+    with pytest.raises(ValueError, match="padding_side"):
+        model(**batch)
+
+
+# --- generation -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("beams", [1, 3])
+def test_what_is_copied_is_a_word_of_the_same_source_in_beams_too(model, beams):
+    batch = copy_batch()
+    # Every row has its own few unknown words, and nothing else to copy.
+    batch["input_ids"] = VOCABULARY + 2 * torch.arange(3)[:, None] + batch["input_ids"] % 2
+    inputs = {name: batch[name] for name in ("input_ids", "attention_mask")}
+    model.copy_switch.bias.data.fill_(3.0)
+    summaries = model.generate(**inputs, num_beams=beams, max_new_tokens=8, min_new_tokens=8, do_sample=False)
+    assert ((summaries >= VOCABULARY).sum(1) > 0).all()
+    for source, summary in zip(batch["input_ids"], summaries, strict=True):
+        copied = summary[summary >= VOCABULARY]
+        assert torch.isin(copied, source).all()
+
+
+def test_beam_search_over_extended_words_finds_the_best_of_all_sequences():
+    """With more beams than prefixes nothing is pruned, so the best sequence must come out."""
+    model = tiny(vocab_size=4, seed=3)
+    source = torch.tensor([[3, 4, 5, 4]])  # ids 4 and 5 are words beyond the vocabulary
+    found = model.generate(
+        source, num_beams=36, max_new_tokens=3, min_new_tokens=3, length_penalty=0.0, do_sample=False
+    )[0, 1:]
+    candidates = torch.cartesian_prod(*[torch.arange(6)] * 3)
+    candidates = candidates[(candidates[:, :2] != 1).all(1)]  # no end before the end
+    with torch.no_grad():
+        logits = model(
+            input_ids=source.expand(len(candidates), -1),
+            decoder_input_ids=torch.cat(
+                [torch.zeros(len(candidates), 1, dtype=torch.long), candidates[:, :2]], 1
+            ),
+        ).logits
+    logits[:, :, 1] = -torch.inf  # what min_new_tokens does
+    scores = logits.log_softmax(-1).gather(2, candidates[..., None])[..., 0].sum(1)
+    assert found.tolist() == candidates[scores.argmax()].tolist()
+    assert (found >= 4).any()
+
+
+def test_sampling_repeats_with_a_seed_and_follows_the_probabilities():
+    model = tiny()
+    source = torch.tensor([[5, 20, 9, 21, 1]])
+    torch.manual_seed(0)
+    drawn = model.generate(source.expand(4000, -1), do_sample=True, max_new_tokens=1, top_k=0)[:, 1]
+    torch.manual_seed(0)
+    again = model.generate(source.expand(4000, -1), do_sample=True, max_new_tokens=1, top_k=0)[:, 1]
+    assert torch.equal(drawn, again)
+    with torch.no_grad():
+        expected = model(input_ids=source, decoder_input_ids=torch.tensor([[0]])).logits[0, 0].exp()
+    seen = torch.bincount(drawn, minlength=22) / 4000
+    assert (seen - expected).abs().max() < 0.03
+
+
+def test_the_source_is_projected_once_per_summary(model):
+    calls = []
+    model.model.decoder.step.attention.key.register_forward_hook(lambda *_: calls.append(1))
+    model.generate(torch.tensor([[5, 20, 9]]), num_beams=3, max_new_tokens=6, min_new_tokens=6)
+    assert len(calls) == 1
+
+
+def test_attention_of_every_step_is_returned_by_generate(model):
+    batch = copy_batch()
+    outputs = model.generate(
+        batch["input_ids"],
+        attention_mask=batch["attention_mask"],
+        max_new_tokens=4,
+        min_new_tokens=4,
+        output_attentions=True,
+        return_dict_in_generate=True,
+    )
+    assert [tuple(step[0].shape) for step in outputs.cross_attentions] == [(3, 1, 1, 19)] * 4
+
+
+def test_a_cache_of_transformers_is_refused(model):
+    with pytest.raises(ValueError, match="cache_implementation='static'"):
+        model.generate(torch.tensor([[5, 6]]), cache_implementation="static", max_new_tokens=2)
+
+
+# --- in the ecosystem -------------------------------------------------------------------------------------
+
+
+def test_auto_classes_know_the_model():
+    config = AutoConfig.for_model(
+        "summarily-pointer-generator", vocab_size=9, embedding_size=4, hidden_size=4
+    )
+    assert type(AutoModelForSeq2SeqLM.from_config(config)) is PointerGeneratorForConditionalGeneration
+    assert type(AutoModel.from_config(config)) is PointerGeneratorModel
+
+
+def test_wrong_sizes_are_named():
+    with pytest.raises(ValueError, match="hidden_size=7"):
+        PointerGeneratorConfig(hidden_size=7)
+    with pytest.raises(ValueError, match="unk_token_id=2 is not below vocab_size=2"):
+        PointerGeneratorConfig(vocab_size=2)
+
+
+def test_loads_as_remote_code(tmp_path):
+    assert_loads_as_remote_code([tiny(2)], copy_batch(), tmp_path)
+
+
+def test_trains_under_seq2seq_trainer(tmp_path):
+    assert_trains_under_seq2seq_trainer(tiny(), copy_batch(), tmp_path)
+
+
+def test_the_embeddings_can_be_resized_for_a_larger_vocabulary():
+    model = tiny()
+    model.resize_token_embeddings(VOCABULARY + 6)
+    assert model.config.vocab_size == VOCABULARY + 6
+    assert logits_of(model, copy_batch()).shape[-1] == VOCABULARY + 6
+
+
+# --- learning ---------------------------------------------------------------------------------------------
+
+
+def test_a_copy_task_with_unseen_words_is_learnt():
+    """Sources of random words, half of them beyond the vocabulary; the summary is the source. Held-out words."""
+    torch.manual_seed(0)
+    model = PointerGeneratorForConditionalGeneration(
+        PointerGeneratorConfig(vocab_size=12, embedding_size=16, hidden_size=64)
+    )
+
+    def batch(size: int) -> dict[str, torch.Tensor]:
+        words = torch.stack([torch.randperm(18)[:6] + 3 for _ in range(size)])  # ids from 12 on are unknown
+        ids = torch.cat([words, torch.ones(size, 1, dtype=torch.long)], dim=1)
+        return {"input_ids": ids, "labels": ids}
+
+    optimizer = torch.optim.Adam(model.parameters(), lr=4e-3)
+    for step in range(500):
+        for group in optimizer.param_groups:
+            group["lr"] = 4e-3 * (1 - step / 500)
+        model(**batch(64)).loss.backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 2.0)
+        optimizer.step()
+        optimizer.zero_grad()
+    held_out = batch(300)["input_ids"]
+    summaries = model.eval().generate(held_out, max_new_tokens=7, do_sample=False)[:, 1:]
+    exact = (summaries == held_out).all(1).float().mean()
+    assert exact >= 0.99, exact
