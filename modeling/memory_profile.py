@@ -1,8 +1,8 @@
 """`summarily profile-memory`: how the peak memory of a training step grows with length and window.
 
 Every cell runs in a process of its own. What is measured is the peak of the resident memory during one step (forward
-and backward of a batch of one, or encoding only) over what the process held before it: model and libraries do not
-count, activations and gradients do.
+and backward of a batch of one, encoding only, or a whole `generate()`) over what the process held before it: model
+and libraries do not count, activations and gradients do. The peak of the whole process is stored beside it.
 """
 
 from __future__ import annotations
@@ -24,15 +24,18 @@ from typing import Any, NamedTuple
 import numpy as np
 
 DESCRIPTION = """\
-Measure the peak memory of a training step by length and window, each in a process of its own.
+Measure the peak memory of a training step (or of encoding, or of generate()) by length and window, each in a process
+of its own.
 MODEL is a saved model, or an architecture with random weights: led, transformers-led, bart, bart-eager (which holds
 the whole matrix of scores, as all BARTs did before fused attention), red.
-  summarily profile-memory led transformers-led bart-eager --lengths 512 1024 2048 4096 --windows 64 512"""
+  summarily profile-memory led transformers-led bart-eager --lengths 512 1024 2048 4096 --windows 64 512
+  summarily profile-memory led --work generate --lengths 4096 16384 --width 768 --layers 6 --heads 12"""
 
 ARCHITECTURES = ("led", "transformers-led", "bart", "bart-eager", "red")
 WINDOWED = ("led", "transformers-led")
 VOCABULARY = 1000
 TARGET = 64
+BEAMS = 4
 
 
 class Cell(NamedTuple):
@@ -55,6 +58,7 @@ class Fit(NamedTuple):
     r_squared: float
     exponent: float
     polynomial: tuple[float, ...]  # the line, or a parabola where the line fits badly
+    r_squared_parabola: float | None  # where the line fits badly
 
     def longest(self, megabytes: float) -> int:
         """The length at which the fitted curve reaches `megabytes`."""
@@ -77,13 +81,18 @@ def fit(lengths: Sequence[int], megabytes: Sequence[float]) -> Fit:
     x, y = np.asarray(lengths, float), np.asarray(megabytes, float)
     slope, intercept = np.polyfit(x, y, 1)
     spread = ((y - y.mean()) ** 2).sum()
-    r_squared = 1 - ((y - slope * x - intercept) ** 2).sum() / spread if spread else 1.0
+
+    def explained(polynomial: Sequence[float]) -> float:
+        return float(1 - ((y - np.polyval(polynomial, x)) ** 2).sum() / spread) if spread else 1.0
+
+    polynomial: tuple[float, ...] = (slope, intercept)
     exponent = np.polyfit(np.log(x), np.log(np.maximum(y, 1e-6)), 1)[0]
-    polynomial = (slope, intercept)
+    r_squared, r_squared_parabola = explained(polynomial), None
     if r_squared < 0.99 and len(x) > 2:
         parabola = tuple(np.polyfit(x, y, 2))
+        r_squared_parabola = explained(parabola)
         polynomial = parabola if parabola[0] > 0 else polynomial  # bent downwards is noise, not growth
-    return Fit(float(slope), float(intercept), float(r_squared), float(exponent), polynomial)
+    return Fit(float(slope), float(intercept), r_squared, float(exponent), polynomial, r_squared_parabola)
 
 
 # --- one cell, in its own process -------------------------------------------------------------------------
@@ -191,12 +200,22 @@ def measure(cell: Cell, work: str, width: int, layers: int, heads: int) -> dict[
         if work == "encode":
             with torch.no_grad():
                 model.get_encoder()(**inputs)
+        elif work == "generate":
+            model.generate(**inputs, num_beams=BEAMS, min_new_tokens=TARGET, max_new_tokens=TARGET)
         else:
             model(**inputs, labels=ids[:, :TARGET]).loss.backward()
 
     step(min(TARGET, cell.length))  # loads kernels, and makes room for the gradients of the weights
     megabytes, seconds = peak_of(lambda: step(cell.length))
-    return {"megabytes": megabytes, "seconds": seconds}
+    return {"megabytes": megabytes, "seconds": seconds, **_whole_process()}
+
+
+def _whole_process() -> dict[str, float]:
+    """The peak of this process and how much of it is swapped out, where the system tells."""
+    try:
+        return {"process_megabytes": _status("VmHWM"), "swapped_megabytes": _status("VmSwap")}
+    except OSError:
+        return {}
 
 
 # Every tensor is a mapping of its own, given back when it is freed: no noise from what glibc keeps.
@@ -232,7 +251,9 @@ def add_parser(subparsers: Any) -> argparse.ArgumentParser:
     parser.add_argument("models", nargs="+", metavar="MODEL")
     parser.add_argument("--lengths", type=int, nargs="+", default=[512, 1024, 2048, 4096])
     parser.add_argument("--windows", type=int, nargs="+", default=[512], help="both sides; LED only")
-    parser.add_argument("--work", choices=["train", "encode"], default="train", help="default: %(default)s")
+    parser.add_argument(
+        "--work", choices=["train", "encode", "generate"], default="train", help="default: %(default)s"
+    )
     parser.add_argument("--width", type=int, default=256, help="of random models (default: %(default)s)")
     parser.add_argument("--layers", type=int, default=4, help="of each side (default: %(default)s)")
     parser.add_argument("--heads", type=int, default=4, help="default: %(default)s")
@@ -300,20 +321,41 @@ def table(measured: dict[Cell, dict[str, float]], curves: dict[str, Fit], memory
     """Markdown: megabytes by model and length, the slope of the line, its R² and the exponent."""
     lengths = sorted({cell.length for cell in measured})
     last = [] if memory is None else [f"longest in {memory:g} MB"]
-    head = ["peak MB", *map(str, lengths), "KB per token", "R² of the line", "exponent", *last]
+    head = [
+        "peak MB",
+        *map(str, lengths),
+        "KB per token",
+        "R² of the line",
+        "of a parabola",
+        "exponent",
+        *last,
+    ]
     rows = [head, ["---"] * len(head)]
     values = {(cell.curve, cell.length): result["megabytes"] for cell, result in measured.items()}
     for name in dict.fromkeys(cell.curve for cell in measured):
         cells = [f"{values[name, length]:.1f}" if (name, length) in values else "-" for length in lengths]
         line = curves.get(name)
         if line is None:
-            rows.append([name, *cells, *["-"] * (3 + len(last))])
+            rows.append([name, *cells, *["-"] * (4 + len(last))])
             continue
         end = [] if memory is None else [str(line.longest(memory))]
-        rows.append(
-            [name, *cells, f"{line.slope * 1024:.1f}", f"{line.r_squared:.4f}", f"{line.exponent:.2f}", *end]
-        )
-    return "\n".join("| " + " | ".join(row) + " |" for row in rows)
+        bent = "" if line.r_squared_parabola is None else f"{line.r_squared_parabola:.4f}"
+        fitted = [f"{line.slope * 1024:.1f}", f"{line.r_squared:.4f}", bent, f"{line.exponent:.2f}"]
+        rows.append([name, *cells, *fitted, *end])
+    return "\n".join(["| " + " | ".join(row) + " |" for row in rows] + _largest(measured))
+
+
+def _largest(measured: dict[Cell, dict[str, float]]) -> list[str]:
+    """A line on the largest whole process, libraries and weights included."""
+    known = {cell: values for cell, values in measured.items() if "process_megabytes" in values}
+    if not known:
+        return []
+    cell, values = max(known.items(), key=lambda item: item[1]["process_megabytes"])
+    return [
+        "",
+        f"The largest process, {cell.curve} at {cell.length} tokens, held {values['process_megabytes']:.0f} MB at its peak, "
+        f"{values['swapped_megabytes']:.0f} MB of it swapped out.",
+    ]
 
 
 def plot(measured: dict[Cell, dict[str, float]], curves: dict[str, Fit], path: Path) -> None:
@@ -324,22 +366,30 @@ def plot(measured: dict[Cell, dict[str, float]], curves: dict[str, Fit], path: P
     import matplotlib.pyplot as plt
 
     figure, axes = plt.subplots(figsize=(7, 4.5))
+    models = list(dict.fromkeys(cell.model for cell in measured))
+    windows = sorted({cell.window or 0 for cell in measured}, reverse=True)
     for name in dict.fromkeys(cell.curve for cell in measured):
+        first = next(cell for cell in measured if cell.curve == name)
+        # A colour for each model, paler for smaller windows.
+        style = {
+            "color": f"C{models.index(first.model)}",
+            "alpha": 1 - 0.7 * windows.index(first.window or 0) / len(windows) if first.window else 1.0,
+        }
         points = sorted(
             (cell.length, value["megabytes"]) for cell, value in measured.items() if cell.curve == name
         )
         lengths, megabytes = zip(*points, strict=True)
         label = name if name not in curves else f"{name} (R² {curves[name].r_squared:.3f})"
-        (drawn,) = axes.plot(lengths, megabytes, "o", label=label)
+        axes.plot(lengths, megabytes, "o", label=label, **style)
         if name in curves:
-            x = np.linspace(0, max(lengths), 100)
-            axes.plot(x, np.polyval(curves[name].polynomial, x), "-", color=drawn.get_color(), alpha=0.6)
+            x = np.linspace(min(lengths), max(lengths), 100)
+            axes.plot(x, np.polyval(curves[name].polynomial, x), "-", **style)
     axes.set(
         xlabel="tokens of the source", ylabel="peak memory of a step, MB", xlim=(0, None), ylim=(0, None)
     )
-    axes.legend(frameon=False)
+    axes.legend(frameon=False, fontsize=7)
     figure.tight_layout()
-    figure.savefig(path, dpi=150)
+    figure.savefig(path, dpi=110)
     plt.close(figure)
 
 

@@ -28,6 +28,7 @@ def test_a_line_is_told_from_a_parabola():
     assert line.r_squared > 0.9999 and line.slope == pytest.approx(0.05) and len(line.polynomial) == 2
     parabola = fit(lengths, [1e-4 * length**2 for length in lengths])
     assert parabola.r_squared < 0.99 and parabola.exponent == pytest.approx(2.0)
+    assert line.r_squared_parabola is None and parabola.r_squared_parabola == pytest.approx(1.0)
     assert parabola.longest(1e-4 * 8000**2) == pytest.approx(8000, abs=1)
     assert line.longest(10 + 0.05 * 8000) == pytest.approx(8000, abs=1)
 
@@ -36,9 +37,11 @@ def test_the_table_has_a_row_for_every_model_and_window():
     cells = cells_of(["led", "bart"], [64, 512], [1024, 2048])
     measured = {cell: {"megabytes": cell.length / 10, "seconds": 1.0} for cell in cells}
     del measured[Cell("bart", None, 2048)]  # ran out of memory
+    measured[Cell("led", 512, 2048)] |= {"process_megabytes": 700.4, "swapped_megabytes": 0.0}
     text = table(measured, fits(measured), memory=1000.0)
-    assert "| led, window 64 | 102.4 | 204.8 | 102.4 | 1.0000 | 1.00 | 10000 |" in text
-    assert "| bart | 102.4 | - | - | - | - | - |" in text
+    assert "led, window 512 at 2048 tokens, held 700 MB at its peak, 0 MB of it swapped out." in text
+    assert "| led, window 64 | 102.4 | 204.8 | 102.4 | 1.0000 |  | 1.00 | 10000 |" in text
+    assert "| bart | 102.4 | - | - | - | - | - | - |" in text
 
 
 def test_one_length_is_refused(capsys):
@@ -68,17 +71,18 @@ def test_the_command_writes_table_numbers_and_plot(tmp_path, capsys, monkeypatch
     assert len(json.loads((tmp_path / "memory.json").read_text())) == 3
     assert (tmp_path / "memory.png").stat().st_size > 5000
     output = capsys.readouterr()
-    assert "| led, window 64 | 128.0 | 512.0 | 128.0 | 1.0000 | 1.00 |" in output.out
+    assert "| led, window 64 | 128.0 | 512.0 | 128.0 | 1.0000 |  | 1.00 |" in output.out
     assert "bart at 4096 tokens: ended by signal 9" in output.err
 
 
 @pytest.mark.parametrize("model", ["led", "transformers-led", "bart", "bart-eager", "red"])
-@pytest.mark.parametrize("work", ["train", "encode"])
+@pytest.mark.parametrize("work", ["train", "encode", "generate"])
 def test_every_architecture_takes_a_step(model, work):
     """What it takes can be nothing here: this process has freed memory before, and takes it again."""
     window = 64 if "led" in model else None
     result = measure(Cell(model, window, 200), work, 32, 1, 2)
     assert result["megabytes"] >= 0 and result["seconds"] > 0
+    assert result["process_megabytes"] > result["megabytes"]
 
 
 def test_the_peak_of_a_step_is_seen_though_it_is_freed_again():
