@@ -27,7 +27,7 @@ class ApesoEncoderOutput(PointerGeneratorEncoderOutput):
 
     Args:
         entity_attention: `[B, S]`, the probability that a token belongs to a salient entity, 0 for padding; the gold
-            positions themselves where `entity_labels` were given.
+            positions themselves where `gold_entities` were given.
         entity_logits: `[B, S]`, what the model predicts, before the sigmoid.
     """
 
@@ -58,13 +58,13 @@ class ApesoEncoder(PointerGeneratorEncoder):
         self.post_init()
 
     def forward(
-        self, input_ids=None, attention_mask=None, entity_labels=None, **kwargs
+        self, input_ids=None, attention_mask=None, gold_entities=None, **kwargs
     ) -> ApesoEncoderOutput:
-        """With `entity_labels` the gold positions stand in for the predicted ones: the oracle of Table 4."""
+        """`gold_entities` stand in for what the layer predicts: the oracle of Table 4."""
         kwargs.pop("return_dict", None)
         outputs = super().forward(input_ids, attention_mask, return_dict=True, **kwargs)
         logits = self.entities(outputs.last_hidden_state)
-        attention = torch.sigmoid(logits) if entity_labels is None else entity_labels.to(logits.dtype)
+        attention = torch.sigmoid(logits) if gold_entities is None else gold_entities.to(logits.dtype)
         if attention_mask is not None:
             attention = attention * attention_mask
         return ApesoEncoderOutput(**outputs, entity_attention=attention, entity_logits=logits)
@@ -84,7 +84,8 @@ class ApesoForConditionalGeneration(PointerGeneratorForConditionalGeneration):
 
     and without them the NLL alone. A batch weighs its examples by their labels, as the NLL does.
 
-    `generate(..., entity_labels=gold)` makes the gold positions the entity attention.
+    `generate(..., gold_entities=labels)` makes the gold positions the entity attention; `entity_labels` do not, so that
+    a trainer that hands all columns to `generate` gives nothing away.
 
     Example:
 

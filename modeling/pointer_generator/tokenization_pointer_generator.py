@@ -126,12 +126,13 @@ class PointerGeneratorTokenizer(PreTrainedTokenizerFast):
         tokens, special = [], set(self.all_special_ids) if skip_special_tokens else set()
         for token in token_ids:
             if token >= len(self):
-                tokens.append(self._unknown_word(token, unknown_words))
+                tokens.append(self.unknown_word(token, unknown_words))
             elif token not in special:
                 tokens.append(self.convert_ids_to_tokens(token))
         return self.convert_tokens_to_string(tokens)
 
-    def _unknown_word(self, token: int, words: Sequence[str] | None) -> str:
+    def unknown_word(self, token: int, words: Sequence[str] | None) -> str:
+        """The word that an id beyond the vocabulary stands for, from the list of its source."""
         if words is None:
             raise ValueError(
                 f"id {token} is a word of the source beyond the vocabulary of {len(self)}; pass the list of the source: "

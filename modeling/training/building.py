@@ -49,7 +49,7 @@ _DATA_PARALLEL = (DistributedType.MULTI_GPU, DistributedType.MULTI_NPU, Distribu
 def encode_splits(corpus: Corpus, tokenizer: PreTrainedTokenizerBase, recipe: Recipe) -> dict[str, Any]:
     """Token ids of every split. A stream is encoded as it is read; its held-out splits are kept in memory."""
     rows = {name: encode(split, tokenizer, recipe.data) for name, split in corpus.splits.items()}
-    columns = ["input_ids", "labels"]
+    columns = ["input_ids", "labels", *(["entity_labels"] if recipe.data.entities else [])]
     if not recipe.data.streaming:
         return rows | {"train": rows["train"].select_columns(columns)}
     from datasets import Dataset

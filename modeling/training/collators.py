@@ -17,9 +17,9 @@ import numpy as np
 import torch
 
 IGNORED_LABEL = -100
-_SOURCE_COLUMNS = ("input_ids", "attention_mask", "global_attention_mask", "token_type_ids")
+_SOURCE_COLUMNS = ("input_ids", "attention_mask", "global_attention_mask", "token_type_ids", "entity_labels")
 _TARGET_COLUMNS = ("labels", "decoder_input_ids", "decoder_attention_mask")
-_TEXT_COLUMNS = frozenset({"id", "source", "target", "references"})
+TEXT_COLUMNS = frozenset({"id", "source", "target", "references", "unknown_words"})
 
 
 @dataclass
@@ -27,7 +27,7 @@ class SummaryCollator:
     """Pads every ragged column of a batch with the value that column needs; also serves `Seq2SeqTrainer`.
 
     `attention_mask` is made from the lengths when rows do not bring one (so a token that happens to equal
-    the padding id stays visible), `global_attention_mask` is padded with 0, and labels with -100.
+    the padding id stays visible), `global_attention_mask` and `entity_labels` are padded with 0, and labels with -100.
 
     Args:
         pad_token_id: pads `input_ids` and `decoder_input_ids`.
@@ -53,7 +53,7 @@ class SummaryCollator:
     def __call__(self, rows: Sequence[Mapping[str, Any]]) -> dict[str, torch.Tensor]:
         if not rows:
             raise ValueError("the batch is empty; there is nothing to pad.")
-        names = [name for name in rows[0] if name not in _TEXT_COLUMNS]
+        names = [name for name in rows[0] if name not in TEXT_COLUMNS]
         self._check(rows, names)
         multiple = self.pad_to_multiple_of or 1
         width = -(-max(len(row["input_ids"]) for row in rows) // multiple) * multiple

@@ -490,6 +490,8 @@ def cut_bytes(text: str, limit: int) -> str:
 def encode(rows: Any, tokenizer: PreTrainedTokenizerBase, section: DataSection) -> Any:
     """Add `input_ids` and `labels`, cut to the section's lengths, special tokens included.
 
+    A tokenizer that gives the unknown words of a source ids of their own adds these words as `unknown_words`;
+    `entities` adds `entity_labels`.
     A source is cut at its end, or at both ends (`starts = "random"`), at a place that its id decides.
     """
     return rows.map(functools.partial(_encode_rows, tokenizer=tokenizer, section=section), batched=True)
@@ -497,17 +499,31 @@ def encode(rows: Any, tokenizer: PreTrainedTokenizerBase, section: DataSection) 
 
 def _encode_rows(
     rows: Mapping[str, list[str]], tokenizer: PreTrainedTokenizerBase, section: DataSection
-) -> dict[str, list[list[int]]]:
+) -> dict[str, list[Any]]:
     options = {"truncation": True, "add_special_tokens": True, "return_attention_mask": False}
     longest = section.max_source_tokens
     if section.starts == "random":
+        if section.entities or hasattr(tokenizer, "unknown_word"):
+            raise RecipeError(
+                "data.starts = 'random' goes neither with data.entities nor with a tokenizer that copies unknown "
+                "words; both read a source from its beginning."
+            )
         cut = StartTokenizer(tokenizer, longest, section.starts, section.starts_seed)
         pairs = zip(rows["source"], rows["id"], strict=True)
         sources = [cut(text, example_id=identifier).input_ids for text, identifier in pairs]
-    else:
-        sources = tokenizer(rows["source"], max_length=longest, **options)["input_ids"]
-    targets = tokenizer(text_target=rows["target"], max_length=section.max_target_tokens, **options)
-    return {"input_ids": sources, "labels": targets["input_ids"]}
+        targets = tokenizer(text_target=rows["target"], max_length=section.max_target_tokens, **options)
+        return {"input_ids": sources, "labels": targets["input_ids"]}
+    # Both at once: the unknown words of a target are looked up among those of its source.
+    options |= {"max_length": longest, "max_target_length": section.max_target_tokens}
+    encoding = tokenizer(rows["source"], text_target=rows["target"], **options)
+    columns = {"input_ids": encoding["input_ids"], "labels": encoding["labels"]}
+    if hasattr(encoding, "unknown_words"):
+        columns["unknown_words"] = encoding.unknown_words
+    if section.entities:
+        from summarily.modeling.apeso.labels import entity_labels
+
+        columns["entity_labels"] = entity_labels(tokenizer, rows["source"], rows["references"], longest)
+    return columns
 
 
 def texts(rows: Iterable[Mapping[str, Any]]) -> Iterator[str]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from accelerate.utils import gather_object
 
-from summarily.modeling.training.collators import IGNORED_LABEL, pack, row_lengths
+from summarily.modeling.training.collators import IGNORED_LABEL, TEXT_COLUMNS, pack, row_lengths
 from summarily.modeling.training.corpora import cut_bytes, cut_words
 from summarily.modeling.training.recipe import EvaluationSection
 
@@ -60,9 +60,15 @@ def summarize(
         inputs = _inputs([rows[i] for i in batch], collate, accelerator)
         inputs.pop("labels", None)
         inputs.pop("decoder_input_ids", None)
+        inputs.pop(
+            "entity_labels", None
+        )  # given to `generate`, they would stand in for what the model predicts
         with accelerator.autocast():
             outputs = model.generate(**inputs)  # type: ignore[operator]
-        texts = tokenizer.batch_decode(outputs, skip_special_tokens=True)
+        words = {}
+        if "unknown_words" in rows.column_names:  # what a model that copies has copied
+            words["unknown_words"] = [rows[i]["unknown_words"] for i in batch]
+        texts = tokenizer.batch_decode(outputs, skip_special_tokens=True, **words)
         summaries += zip(batch, (shorten(text, section) for text in texts), strict=True)
     return [text for _, text in sorted(gather_object(summaries))]
 
@@ -98,8 +104,5 @@ def score_summaries(
 def _inputs(
     rows: list[Mapping[str, Any]], collate: Collate, accelerator: Accelerator
 ) -> dict[str, torch.Tensor]:
-    columns = [{key: row[key] for key in row if key not in _TEXT} for row in rows]
+    columns = [{key: row[key] for key in row if key not in TEXT_COLUMNS} for row in rows]
     return {name: tensor.to(accelerator.device) for name, tensor in collate(columns).items()}
-
-
-_TEXT = frozenset({"id", "source", "target", "references"})

@@ -44,9 +44,12 @@ class ModelSection:
 
 @dataclass(frozen=True)
 class TokenizerSection:
-    """`pretrained` loads `name` (by default the model's own); `word` and `bpe` train one on the training split."""
+    """`pretrained` loads `name` (by default the model's own); the others train one on the training split.
 
-    kind: Literal["pretrained", "word", "bpe"] = "pretrained"
+    `copy` is `word` with ids for the unknown words of a source, for models that copy (`PointerGeneratorTokenizer`).
+    """
+
+    kind: Literal["pretrained", "word", "bpe", "copy"] = "pretrained"
     name: str | None = None
     vocabulary_size: int = 8000
     min_frequency: int = 2
@@ -105,6 +108,8 @@ class DataSection:
     max_target_tokens: int = 128
     starts: Literal["beginning", "random"] = "beginning"  # where a source that is too long starts
     starts_seed: int = 0
+    # Mark the tokens of entities that answer a cloze question about the target: `entity_labels`, for APESO.
+    entities: bool = False
 
 
 @dataclass(frozen=True)

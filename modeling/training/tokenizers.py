@@ -54,7 +54,7 @@ _WORDS = Regex(
 def train_tokenizer(
     texts: Iterable[str], section: TokenizerSection, max_length: int | None = None
 ) -> PreTrainedTokenizerFast:
-    """Train the tokenizer a recipe describes (`kind` "word" or "bpe").
+    """Train the tokenizer a recipe describes (`kind` "word", "copy" or "bpe").
 
     Example:
         >>> bpe = TokenizerSection(kind="bpe", vocabulary_size=300)
@@ -63,17 +63,19 @@ def train_tokenizer(
         'lower'
     """
     if section.kind == "pretrained":
-        raise ValueError("tokenizer.kind is 'pretrained': there is nothing to train; choose 'word' or 'bpe'.")
+        raise ValueError(
+            "tokenizer.kind is 'pretrained': there is nothing to train; choose 'word', 'copy' or 'bpe'."
+        )
     bart = section.special_tokens == "bart"
     special = [BOS, PAD, EOS, section.unknown, MASK] if bart else [PAD, EOS, section.unknown]
-    tokenizer = _word_level(section) if section.kind == "word" else _byte_pairs(section)
+    tokenizer = _byte_pairs(section) if section.kind == "bpe" else _word_level(section)
     options: dict[str, Any] = {
         "vocab_size": section.vocabulary_size,
         "min_frequency": section.min_frequency,
         "special_tokens": [AddedToken(token, normalized=False, special=True) for token in special],
         "show_progress": False,
     }
-    if section.kind == "word":
+    if section.kind != "bpe":
         trainer: Any = trainers.WordLevelTrainer(**options)
     else:
         alphabet = pre_tokenizers.ByteLevel.alphabet()
@@ -92,7 +94,7 @@ def train_tokenizer(
     )
     named = {"bos_token": BOS, "cls_token": BOS, "sep_token": EOS, "mask_token": MASK} if bart else {}
     limit = {} if max_length is None else {"model_max_length": max_length}
-    return PreTrainedTokenizerFast(
+    return _tokenizer_class(section)(
         tokenizer_object=tokenizer,
         pad_token=PAD,
         eos_token=EOS,
@@ -103,6 +105,14 @@ def train_tokenizer(
         **named,
         **limit,
     )
+
+
+def _tokenizer_class(section: TokenizerSection) -> type[PreTrainedTokenizerFast]:
+    if section.kind != "copy":
+        return PreTrainedTokenizerFast
+    from summarily.modeling.pointer_generator.tokenization_pointer_generator import PointerGeneratorTokenizer
+
+    return PointerGeneratorTokenizer
 
 
 def _normalizer(section: TokenizerSection) -> Normalizer:
