@@ -37,6 +37,7 @@ _EXTENSIONS = {
         "summarily.modeling.memory_profile",
         "peak memory of a training step by length and window",
     ),
+    "publish": ("summarily.hub_cards.publish", "build, check and upload metrics, models and demos"),
     "study": ("summarily.modeling.training.study", "train and compare: the papers' tables at our scale"),
     "summarize": ("summarily.summarizer", "summarize texts with a shipped or a Hub model"),
     "train": ("summarily.modeling.training.cli", "train a summarizer from a recipe"),

@@ -99,12 +99,27 @@ Signatures:
 
 {_bullets(f"`{text}`" for text in result.signatures.values())}
 
+## Limits
+
+{recipe.hub.limits}
+
 ## Cost
 
 {result.minutes:.1f} minutes on {hardware()}; {result.parameters:,} parameters; weights stored as {recipe.hub.dtype}.
 
 Code: commit `{commit()}`; torch {torch.__version__}.
+
+## Citation
+
+{citation(recipe)}
 """
+
+
+def citation(recipe: Recipe) -> str:
+    """The work the model comes from, in BibTeX where the recipe gives it."""
+    if recipe.hub.citation:
+        return f"```bibtex\n{recipe.hub.citation.strip()}\n```"
+    return "Cite the data and the model class it was trained with; this checkpoint has no publication of its own."
 
 
 def front_matter(recipe: Recipe, result: RunResult, name: str, data: str) -> str:

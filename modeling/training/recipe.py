@@ -224,6 +224,11 @@ class HubSection:
     language: str = "en"
     tags: list[str] = field(default_factory=list)
     note: str = ""
+    limits: str = (
+        "Small models trained on little data invent: do not publish what it writes unread. What it was not trained on "
+        "(other languages, other kinds of text) has not been measured."
+    )
+    citation: str = ""  # BibTeX of the work the model comes from
 
 
 @dataclass(frozen=True)
