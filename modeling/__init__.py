@@ -44,6 +44,7 @@ FAMILIES = (
     ),
     ModelFamily("cloze_reader", "ClozeReaderConfig", {"AutoModel": "ClozeReader"}),
     ModelFamily("cross_reader", "CrossReaderConfig", {"AutoModel": "CrossReader"}),
+    ModelFamily("bleurt", "BleurtConfig", {"AutoModelForSequenceClassification": "BleurtForScoring"}),
     ModelFamily("infersent", "InferSentConfig", {"AutoModel": "InferSentModel"}),
     ModelFamily(
         "led",

@@ -113,10 +113,10 @@ class AdaptedEncoderModel(PreTrainedModel):
     encoder_options: dict[str, Any] = {}  # for the encoder's constructor, such as add_pooling_layer
 
     def __init__(self, config: AdaptedEncoderConfig):
+        asked = config._attn_implementation  # None unless somebody chose one: then the encoder chooses
         super().__init__(config)
-        own = config.for_encoder()
         self.encoder = AutoModel.from_config(
-            own, attn_implementation=config._attn_implementation, **self.encoder_options
+            config.for_encoder(), attn_implementation=asked, **self.encoder_options
         )
         if config.adapter_rank:
             insert_adapters(self.encoder, config.adapter_rank, config.adapter_alpha, config.adapter_targets)
@@ -152,7 +152,7 @@ class AdaptedEncoderModel(PreTrainedModel):
             revision: of a Hub id.
             options: fields of the config, such as `adapter_rank`.
         """
-        resolved, sha256 = _resolve(str(encoder), revision)
+        resolved, sha256 = resolve_encoder(str(encoder), revision)
         own = AutoConfig.from_pretrained(resolved.path_or_id, revision=resolved.revision)
         values = {key: value for key, value in own.to_diff_dict().items() if key not in _OF_THE_FILE}
         config = cls.config_class(
@@ -170,7 +170,7 @@ class AdaptedEncoderModel(PreTrainedModel):
         if lost := sorted(key for key in report["missing_keys"] if _ADAPTER in key):
             raise ValueError(f"{folder} has no {lost[0]} (adapters missing: {len(lost)}).")
         if model.config.encoder is not None:
-            resolved, sha256 = _resolve(model.config.encoder)
+            resolved, sha256 = resolve_encoder(model.config.encoder)
             if sha256 != model.config.encoder_sha256:
                 raise ValueError(
                     f"{folder} differs from an encoder {model.config.encoder!r} with SHA-256 "
@@ -238,7 +238,7 @@ class AdaptedEncoderModel(PreTrainedModel):
         return model.train(self.training)
 
 
-def _resolve(encoder: str, revision: str | None = None) -> tuple[Any, str]:
+def resolve_encoder(encoder: str, revision: str | None = None) -> tuple[Any, str]:
     """Where the encoder is, and the SHA-256 of its weights."""
     try:
         # By name, for a merged model to stand alone: its code then asks for nothing of this package.
@@ -253,4 +253,4 @@ def _resolve(encoder: str, revision: str | None = None) -> tuple[Any, str]:
     return resolved, weights.file_hash(file)
 
 
-__all__ = ["AdaptedEncoderModel", "AdaptedLinear", "insert_adapters"]
+__all__ = ["AdaptedEncoderModel", "AdaptedLinear", "insert_adapters", "resolve_encoder"]

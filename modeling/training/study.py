@@ -107,6 +107,10 @@ STUDIES = {
         "summarily.modeling.attention_variants.study",
         "attention mechanisms on headlines, equal budgets",
     ),
+    "bleurt": (
+        "summarily.modeling.bleurt.training",
+        "our small BLEURT: train it on signals and ratings, and measure it",
+    ),
 }
 
 
