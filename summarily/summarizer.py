@@ -261,9 +261,12 @@ class Summarizer:
             max_length=limit,
             verbose=False,
         )
+        # A tokenizer for models that copy remembers the words of each source that its vocabulary has not got.
+        words = getattr(inputs, "unknown_words", None)
+        copied = {} if words is None else {"unknown_words": words}
         with torch.inference_mode():
             ids = self.model.generate(**inputs.to(self.model.device), **generation)
-        return [text.strip() for text in self.tokenizer.batch_decode(ids, skip_special_tokens=True)]
+        return [text.strip() for text in self.tokenizer.batch_decode(ids, skip_special_tokens=True, **copied)]
 
 
 def _load(checkpoint: str, options: dict[str, Any], precision: str) -> tuple[Any, Any]:

@@ -159,6 +159,25 @@ def test_an_unknown_checkpoint_names_the_shipped_ones(tmp_path):
         Summarizer("headlines", dtype="float33")
 
 
+def test_a_model_that_copies_writes_words_it_has_never_seen():
+    from summarily.modeling import PointerGeneratorConfig, PointerGeneratorForConditionalGeneration
+    from summarily.modeling.training.recipe import TokenizerSection
+    from summarily.modeling.training.tokenizers import train_tokenizer
+
+    tokenizer = train_tokenizer(["the goal by"], TokenizerSection(kind="copy", min_frequency=1))
+    torch.manual_seed(0)
+    config = PointerGeneratorConfig(
+        vocab_size=len(tokenizer), hidden_size=8, embedding_size=8, pad_token_id=0, eos_token_id=1, decoder_start_token_id=0
+    )  # fmt: skip
+    model = PointerGeneratorForConditionalGeneration(config)
+    with torch.no_grad():  # always copy
+        model.copy_switch.bias.fill_(50.0)
+    copier = Summarizer.of(model, tokenizer)
+    written = copier(["Wilshere Ramsey", "Carlos Ruiz the"], max_length=4, min_new_tokens=3)
+    assert set(written[0].split()) <= {"Wilshere", "Ramsey"} and written[0]
+    assert set(written[1].split()) <= {"Carlos", "Ruiz", "the"} and written[1]
+
+
 def test_progress_is_shown_when_asked(tiny, capsys):
     tiny(["snow fell"] * 3, progress=True)
     assert "summarizing" in capsys.readouterr().err
