@@ -11,6 +11,7 @@ from summarily.metrics.base import InputError
 SPACES = {
     "scorecard": "score up to four systems with every metric, and see what each number is made of",
     "attention": "what each position may see under each attention mechanism, and what that costs",
+    "judge": "compare two systems' summaries blindly, and test which is better",
 }
 """Folder: what it shows. Each has `interface.build()`; every metric is a Space of its own beside them."""
 

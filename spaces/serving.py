@@ -6,7 +6,9 @@ import contextvars
 import ctypes
 import functools
 import logging
+import os
 import re
+import tempfile
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future
@@ -28,6 +30,8 @@ log = logging.getLogger("summarily.spaces")
 
 def gradio() -> Any:
     """The gradio module, or how to get it."""
+    # Gradio imports matplotlib, which would put its font cache into the home folder.
+    os.environ.setdefault("MPLCONFIGDIR", os.path.join(tempfile.gettempdir(), "summarily-matplotlib"))
     try:
         import gradio
     except ImportError:

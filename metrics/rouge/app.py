@@ -1,3 +1,4 @@
-from summarily.metrics.app import launch
+from summarily.spaces import launch
 
-launch("rouge")
+if __name__ == "__main__":
+    launch("rouge")

@@ -65,8 +65,6 @@ def build() -> Any:
                 serving.download("attention.csv", masks.to_csv(chosen, settings)),
             )
 
-        shown = gr.HTML(elem_id="results")
-        csv_file = gr.DownloadButton("Download who sees whom (csv)", elem_id="download-csv")
         gr.Examples(
             [
                 [["dot_product", "local", "local_masked", "local_block_masked"], "", 64, 30, "encoder", 8, 4],
@@ -80,6 +78,8 @@ def build() -> Any:
                 "Four kinds of blocks", "Words of a text", "A decoder sees no future", "LED beside RED"
             ],
         )  # fmt: skip
+        shown = gr.HTML(elem_id="results")
+        csv_file = gr.DownloadButton("Download who sees whom (csv)", elem_id="download-csv")
         drawing = serving.guarded(draw, seconds=20)
         outputs = [shown, csv_file]
         app.load(drawing, controls, outputs, api_name="draw", show_progress="hidden")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from summarily.sample import SYSTEMS, load_sample
-from summarily.spaces import serving
+from summarily.spaces import serving, texts
 from summarily.spaces.scorecard import scoring
 
 TITLE = "Scorecard"
@@ -43,9 +43,9 @@ def build() -> Any:
                 row = gr.Dropdown([], label="Document", interactive=True)
             explanation = gr.HTML(elem_id="explanation")
 
-        def show(texts: scoring.Texts, names: list[str]) -> tuple[Any, ...]:
-            result = scoring.score_texts(texts, names)
-            systems, documents = list(result.cards), _numbered(texts.names)
+        def show(given: texts.Texts, names: list[str]) -> tuple[Any, ...]:
+            result = scoring.score_texts(given, names)
+            systems, documents = list(result.cards), _numbered(given.names)
             first = result.metrics[0]
             return (
                 result,
@@ -60,10 +60,10 @@ def build() -> Any:
             )
 
         def score_pasted(names: list[str], source: str, reference: str, *summaries: str) -> tuple[Any, ...]:
-            return show(scoring.pasted(source, reference, summaries), names)
+            return show(texts.pasted(source, reference, summaries), names)
 
         def score_uploaded(names: list[str], path: str | None) -> tuple[Any, ...]:
-            return show(scoring.uploaded(path), names)
+            return show(texts.uploaded(path), names)
 
         def explain(result: scoring.Result | None, name: str, of: str, number: int) -> str:
             if result is None:
@@ -127,29 +127,20 @@ def _paste_form(gr: Any) -> tuple[list[Any], Any]:
 
 def _upload_form(gr: Any) -> tuple[Any, Any]:
     file = gr.File(
-        label=f"csv, tsv or jsonl, up to {serving.FILE_SIZE.upper()} and {scoring.MOST_ROWS} rows",
-        file_types=list(scoring.FILE_ENDINGS),
+        label=f"csv, tsv or jsonl, up to {serving.FILE_SIZE.upper()} and {texts.MOST_ROWS} rows",
+        file_types=list(texts.FILE_ENDINGS),
         height=140,
         elem_id="upload",
     )
     gr.Markdown(
         "One row per document. Columns: `reference` (in jsonl also `references`, a list), if you have them `source` "
-        f"and `id`, and one column of summaries per system, up to {scoring.MOST_SYSTEMS}, named as you like."
+        f"and `id`, and one column of summaries per system, up to {texts.MOST_SYSTEMS}, named as you like."
     )
     button = gr.Button("Score the file", variant="primary", elem_id="score-file")
     gr.Examples(
-        [[example_file()]],
+        [[texts.example_file()]],
         [file],
         label="Example: click it, then Score the file",
         example_labels=["36 articles, three systems (jsonl)"],
     )
     return file, button
-
-
-def example_file() -> str:
-    """The bundled sample as a file that can be uploaded."""
-    from importlib.resources import files
-
-    return serving.download(
-        "sample.jsonl", files("summarily").joinpath("sample.jsonl").read_text(encoding="utf-8")
-    )
