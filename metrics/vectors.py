@@ -22,6 +22,7 @@ import tempfile
 import threading
 import zipfile
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import repeat
 from pathlib import Path
 from typing import IO, Any
 
@@ -81,8 +82,7 @@ class Vectors:
 
     def find(self, words: Iterable[str]) -> list[int]:
         """The row of each word in `matrix`; -1 for a word without a vector."""
-        find = self._index.get
-        return [find(word, -1) for word in words]
+        return list(map(self._index.get, words, repeat(-1)))
 
     def take(self, rows: NDArray[np.intp]) -> NDArray[Any]:
         """The vectors of some rows; of row -1, zeros."""
