@@ -2,116 +2,310 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from summarily.metrics.base import InputError, Metric
-from summarily.metrics.meta_evaluation.correlation import coefficient, correlate
+import numpy as np
+
+from summarily.metrics.base import InputError, Metric, make_examples
+from summarily.metrics.meta_evaluation import reports
+from summarily.metrics.meta_evaluation.correlation import COEFFICIENTS, LEVELS, Layout, coefficient, correlate
 from summarily.metrics.meta_evaluation.human import Judgements
-from summarily.metrics.meta_evaluation.significance import williams
-from summarily.metrics.scorecard import score
-from summarily.metrics.tables import format_table
+from summarily.metrics.meta_evaluation.reports import Section, Table, bracket, number, p_value
+from summarily.metrics.meta_evaluation.scores import Scored, ScoreStore, numbered, reported, significant
+from summarily.metrics.meta_evaluation.significance import (
+    Bounds,
+    bootstrap,
+    interval,
+    permutation_test,
+    resampling_for,
+    williams,
+)
+from summarily.metrics.resampling import holm
+
+RESAMPLES = 1000
+PERMUTATIONS = 999
+
+
+def score_judgements(
+    judgements: Sequence[Judgements],
+    metrics: Mapping[str, Metric],
+    store: ScoreStore | None = None,
+    progress: bool | None = None,
+) -> Scored:
+    """Score the summaries of one set; several `judgements` are several questions about the same summaries."""
+    first = judgements[0]
+    for other in judgements[1:]:
+        if other.summaries != first.summaries:
+            raise InputError(
+                f"{first.question} and {other.question} are not about the same summaries; read one at a time."
+            )
+    examples = make_examples(first.summaries, first.references, first.sources)
+    scores = (store or ScoreStore()).score(metrics, examples, progress)
+    inputs, _ = numbered(first.inputs)
+    systems, system_names = numbered(first.systems)
+    return Scored(
+        first.name,
+        {entry.question: significant(entry.human) for entry in judgements},
+        {label: significant(column) for label, column in reported(scores).items()},
+        inputs,
+        systems,
+        system_names,
+        {label: str(score.signature) for label, score in scores.items()},
+        {"read": first.describe()},
+    )
 
 
 @dataclass(frozen=True)
 class Agreement:
-    """One value of one metric against people."""
+    """One value of one metric against people's answers to one question."""
 
     label: str
-    key: str
-    pooled: dict[str, float]
-    by_input: dict[str, float]
-    articles: int
-    undefined_articles: int
-    p_against_baseline: float
-    """One-sided Williams' test of the pooled Spearman correlation against the baseline's."""
+    values: dict[str, dict[str, float]]
+    """By level and coefficient."""
+    bounds: dict[str, Bounds]
+    """By level, of the study's coefficient."""
+    n: int
+    missing: int
+    """Summaries that the metric cannot score (APES without a question)."""
+    ties: int
+    """Pairs of summaries of one input that the metric scores the same."""
+    inputs: int
+    undefined: int
+    """Inputs left out because they have one summary, or a constant."""
+    p_williams: float
+    p_williams_holm: float
+    """Pooled, one-sided: is it higher than the baseline's?"""
+    p_permutation: float
+    p_permutation_holm: float
+    """At input level with Kendall's tau, two-sided: does it differ from the baseline's?"""
 
 
-def agreement(
-    judgements: Judgements, metrics: Mapping[str, Metric], baseline: str = "rougeL"
-) -> tuple[list[Agreement], dict[str, str]]:
-    """How each value of each metric agrees with people, and the signatures.
+@dataclass(frozen=True)
+class Study:
+    """All metrics of one set against one question."""
 
-    Pooled p-values test each metric's Spearman correlation against that of `baseline`, a key of one of the metrics.
+    name: str
+    question: str
+    coefficient: str
+    baseline: str
+    resample: str
+    rows: list[Agreement]
+
+
+def analyse(
+    scored: Scored,
+    question: str | None = None,
+    name: str = "spearman",
+    baseline: str | None = None,
+    resamples: int = RESAMPLES,
+    permutations: int = PERMUTATIONS,
+) -> Study:
+    """Correlations at every level with intervals, and tests of each metric against a baseline.
+
+    p-values are corrected for the number of metrics by Holm's method.
     """
-    if baseline not in {key for metric in metrics.values() for key in metric.keys}:
-        raise InputError(f"the baseline {baseline!r} is not among the values of {', '.join(metrics)}.")
-    card = score(judgements.summaries, judgements.references, judgements.sources, metrics=dict(metrics))
-    columns = {
-        (label, key): values for label, result in card.items() for key, values in result.per_example.items()
-    }
-    reference = next(values for (_, key), values in columns.items() if key == baseline)
-    rows = [_agreement(judgements, label, key, values, reference) for (label, key), values in columns.items()]
-    return rows, {label: str(result.signature) for label, result in card.items()}
+    question = question or next(iter(scored.human))
+    if question not in scored.human:
+        raise InputError(f"there is no question {question!r}; there are: {', '.join(scored.human)}.")
+    labels = list(scored.columns)
+    if baseline is None:
+        baseline = "rougeL" if "rougeL" in labels else labels[0]
+    if baseline not in labels:
+        raise InputError(f"the baseline {baseline!r} is not among the values: {', '.join(labels)}.")
+    resample = resampling_for(len(scored.system_names))
+    raw = [_tests(scored, question, label, baseline, permutations) for label in labels]
+    tested = [i for i, label in enumerate(labels) if label != baseline]
+    corrected = [_holm([raw[i][which] for i in tested]) for which in (0, 1)]
+    places = {i: place for place, i in enumerate(tested)}
+    rows = []
+    for i, label in enumerate(labels):
+        holm_pair = [corrected[which][places[i]] if i in places else math.nan for which in (0, 1)]
+        rows.append(_agreement(scored, question, label, name, resample, resamples, raw[i], holm_pair))
+    return Study(scored.name, question, name, baseline, resample, rows)
+
+
+def _holm(p_values: Sequence[float]) -> list[float]:
+    """Holm's correction of those that are defined."""
+    defined = [i for i, p in enumerate(p_values) if not math.isnan(p)]
+    found = [math.nan] * len(p_values)
+    for i, p in zip(defined, holm([p_values[i] for i in defined]), strict=True):
+        found[i] = p
+    return found
+
+
+def _tests(
+    scored: Scored, question: str, label: str, baseline: str, permutations: int
+) -> tuple[float, float]:
+    """Williams' and the permutation test against the baseline, on the rows that both metrics score."""
+    if label == baseline:
+        return math.nan, math.nan
+    x, y = np.array(scored.columns[label]), np.array(scored.columns[baseline])
+    z = np.array(scored.human[question])
+    rows = np.flatnonzero(~np.isnan(x) & ~np.isnan(y))
+    if len(rows) < 4:
+        return math.nan, math.nan
+    x, y, z = x[rows], y[rows], z[rows]
+    pairs = [coefficient("spearman", *pair) for pair in ((x, z), (y, z), (x, y))]
+    p_williams = williams(pairs[0], pairs[1], pairs[2], len(rows)) if pairs[2] < 1 else 0.5
+    inputs, systems = np.array(scored.inputs)[rows], np.array(scored.systems)[rows]
+    if len(set(inputs)) == len(rows):  # one summary per input: there is nothing to rank within it
+        return p_williams, math.nan
+    test = permutation_test(x, y, z, list(inputs), list(systems), resamples=permutations)
+    return p_williams, test.p
 
 
 def _agreement(
-    judgements: Judgements, label: str, key: str, values: Sequence[float], baseline: Sequence[float]
+    scored: Scored,
+    question: str,
+    label: str,
+    name: str,
+    resample: str,
+    resamples: int,
+    raw: tuple[float, float],
+    corrected: Sequence[float],
 ) -> Agreement:
-    human = judgements.human
-    pooled = {
-        name: correlate(values, human, "pooled", name).value for name in ("pearson", "spearman", "kendall")
-    }
-    by_input = {
-        name: correlate(values, human, "input", name, judgements.inputs)
-        for name in ("pearson", "spearman", "kendall")
-    }
-    p = williams(
-        pooled["spearman"],
-        coefficient("spearman", baseline, human),
-        coefficient("spearman", values, baseline),
-        len(human),
-    )
+    column, human = np.array(scored.columns[label]), np.array(scored.human[question])
+    rows = np.flatnonzero(~np.isnan(column))
+    x, y = column[rows], human[rows]
+    inputs = [str(scored.inputs[row]) for row in rows]
+    systems = [str(scored.systems[row]) for row in rows]
+    values, bounds = {}, {}
+    by_input = correlate(x, y, "input", name, inputs, systems) if len(rows) else None
+    for level in LEVELS:
+        found = {each: correlate(x, y, level, each, inputs, systems) for each in COEFFICIENTS}
+        values[level] = {each: result.value for each, result in found.items()}
+        if math.isnan(values[level][name]) or (level == "system" and found[name].n < 3):
+            bounds[level] = Bounds(math.nan, math.nan, 0)
+        else:
+            draws = bootstrap([x], y, inputs, systems, level, name, resample, resamples)
+            bounds[level] = interval(draws[0])
     return Agreement(
         label,
-        key,
-        pooled,
-        {name: value.value for name, value in by_input.items()},
-        by_input["spearman"].n,
-        by_input["spearman"].undefined,
-        p,
+        values,
+        bounds,
+        len(rows),
+        len(column) - len(rows),
+        tied_pairs(x, inputs, systems),
+        by_input.n if by_input else 0,
+        by_input.undefined if by_input else 0,
+        raw[0],
+        corrected[0],
+        raw[1],
+        corrected[1],
     )
 
 
-def agreement_table(rows: Sequence[Agreement]) -> str:
-    """The agreement of every metric, pooled and by input."""
-    header = ["metric", "value", "pooled r", "rho", "tau", "by input r", "rho", "tau", "p vs baseline"]
-    cells = [
-        [
-            row.label,
-            row.key,
-            *(f"{row.pooled[name]:.3f}" for name in row.pooled),
-            *(f"{row.by_input[name]:.3f}" for name in row.by_input),
-            f"{row.p_against_baseline:.4f}",
-        ]
-        for row in rows
+def tied_pairs(x: np.ndarray, inputs: Sequence[str], systems: Sequence[str]) -> int:
+    """Pairs of summaries of one input with the same score.
+
+    Example:
+        >>> tied_pairs(np.array([1.0, 1.0, 2.0, 2.0]), ["a", "a", "a", "b"], ["x", "y", "z", "x"])
+        1
+    """
+    if len(x) == 0:
+        return 0
+    layout = Layout(inputs, systems)
+    values, present = x[layout.grid], layout.present
+    equal = (values[:, :, None] == values[:, None, :]) * present[:, :, None] * present[:, None, :]
+    return int((equal.sum() - present.sum()) / 2)
+
+
+# --- tables -------------------------------------------------------------------------------------------------
+
+
+def agreement_table(study: Study) -> Table:
+    """Every metric at every level: the study's coefficient with its interval, the tests, and what was counted."""
+    header = ["metric"]
+    for level in LEVELS:
+        header += [level, "95%"]
+    header += ["p Williams", "p permutation", "ties", "undefined", "missing"]
+    rows = []
+    for row in study.rows:
+        cells = [row.label + (" (baseline)" if row.label == study.baseline else "")]
+        for level in LEVELS:
+            cells += [number(row.values[level][study.coefficient]), bracket(*row.bounds[level][:2])]
+        cells += [p_value(row.p_williams_holm), p_value(row.p_permutation_holm)]
+        rows.append([*cells, str(row.ties), str(row.undefined), str(row.missing)])
+    note = (
+        f"Intervals: bootstrap over {'inputs and systems' if study.resample == 'both' else study.resample}. Against "
+        f"{study.baseline}, corrected by Holm: Williams' test of the pooled Spearman correlation (one-sided), and a "
+        "permutation test of the input-level Kendall correlation (two-sided). Ties: pairs of summaries of one input "
+        "with equal scores; undefined: inputs with one summary or a constant, left out; missing: summaries that the "
+        "metric does not score."
+    )
+    return Table(f"{study.name}, {study.question}: {study.coefficient}", header, rows, note)
+
+
+def coefficients_table(study: Study) -> Table:
+    """All three coefficients at all three levels."""
+    header = ["metric", *(f"{level} {sign}" for level in LEVELS for sign in ("r", "rho", "tau"))]
+    rows = [
+        [row.label, *(number(row.values[level][name]) for level in LEVELS for name in COEFFICIENTS)]
+        for row in study.rows
     ]
-    return format_table(header, cells, right=range(2, 9))
+    return Table(f"{study.name}, {study.question}: Pearson, Spearman, Kendall", header, rows)
 
 
-def agreement_markdown(rows: Sequence[Agreement]) -> str:
-    """The Spearman correlations as a Markdown table, as the documents show them."""
-    lines = ["| metric | value | pooled | by input | p against the baseline |", "|---|---|---|---|---|"]
-    for row in rows:
-        pooled, by_input = row.pooled["spearman"], row.by_input["spearman"]
-        p = "< .0001" if row.p_against_baseline < 0.0001 else f"{row.p_against_baseline:.4f}"
-        lines.append(f"| {row.label} | {row.key} | {pooled:.3f} | {by_input:.3f} | {p} |")
-    return "\n".join(lines)
+def section(scored: Scored, studies: Sequence[Study], plots: bool) -> Section:
+    """The part of a report about one set."""
+    result = Section(f"Agreement with people: {scored.name}", [scored.notes.get("read", "")])
+    result.text += remarks(scored)
+    for study in studies:
+        result.tables += [agreement_table(study), coefficients_table(study)]
+    if plots:
+        for study in studies:
+            level = "input" if any(row.inputs for row in study.rows) else "pooled"
+            result.figures.append(
+                (
+                    f"{scored.name}, {study.question}: {study.coefficient} correlation, {level} level, 95% intervals",
+                    reports.bars(
+                        {row.label: row.values[level][study.coefficient] for row in study.rows},
+                        {row.label: row.bounds[level][:2] for row in study.rows},
+                        f"{study.coefficient} with people",
+                    ),
+                )
+            )
+        result.figures.append(("Distribution of each metric's scores", reports.distributions(scored.columns)))
+        result.figures.append(
+            (
+                "Spearman correlation of the metrics with each other, all summaries pooled",
+                reports.matrix(list(scored.columns), metric_matrix(scored.columns)),
+            )
+        )
+    return result
 
 
-def default_metrics(preset: str = "light") -> dict[str, Metric]:
-    """Every metric that runs here, the mover metrics with static and with contextual embeddings."""
-    from summarily.metrics import load, load_all
+def metric_matrix(columns: Mapping[str, Sequence[float]]) -> np.ndarray:
+    """Pooled Spearman correlations of the metrics with each other, on the rows that both score."""
+    arrays = [np.array(column) for column in columns.values()]
+    found = np.ones((len(arrays), len(arrays)))
+    for i, a in enumerate(arrays):
+        for j, b in enumerate(arrays[:i]):
+            rows = ~np.isnan(a) & ~np.isnan(b)
+            found[i, j] = found[j, i] = coefficient("spearman", a[rows], b[rows])
+    return found
 
-    chosen, _ = load_all("all", preset)
-    metrics: dict[str, Metric] = {}
-    for name, metric in chosen.items():
-        if name in ("wms", "sms", "s_wms"):
-            metrics[f"{name} static"] = metric
-            metrics[f"{name} contextual"] = load(name, preset=preset, embeddings="contextual")
-        elif name == "moverscore":
-            metrics["moverscore 1-gram"] = load(name, preset=preset, n_gram=1)
-            metrics["moverscore 2-gram"] = load(name, preset=preset, n_gram=2)
-        else:
-            metrics[name] = metric
-    return metrics
+
+def remarks(scored: Scored) -> list[str]:
+    """What the shape of the data leaves undefined, in words."""
+    found = []
+    systems, inputs = len(scored.system_names), len(set(scored.inputs))
+    if systems == 1:
+        found.append(
+            "There is one system only: the system level is undefined, and the pooled level is the one to read."
+        )
+    elif systems == 2:
+        found.append(
+            "There are two systems: a correlation of two points is always 1 or -1, so read another level."
+        )
+    if inputs == len(scored):
+        found.append("Every input has one summary: the input level is undefined.")
+    for question, human in scored.human.items():
+        if len(set(human)) == 1:
+            found.append(f"All human scores for {question} are {human[0]:g}: no correlation is defined.")
+    for label, column in scored.columns.items():
+        if len({value for value in column if not math.isnan(value)}) <= 1:
+            found.append(f"All scores of {label} are the same: no correlation of it is defined.")
+    return found

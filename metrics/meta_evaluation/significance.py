@@ -310,7 +310,7 @@ def bootstrap(
     """Resampled correlations of several metrics, `[metrics, resamples]`, all with the same draws.
 
     Draws are of inputs, systems or both with replacement. As the metrics share them, a difference of two rows is
-    the resampled difference of two metrics.
+    the resampled difference of two metrics. Where a metric has no score (NaN) the summary is absent for it alone.
 
     Example:
         >>> people = [1, 2, 3, 4, 5, 6]
@@ -351,38 +351,31 @@ def _weighted(
     of_inputs: np.ndarray,
     of_systems: np.ndarray,
 ) -> np.ndarray:
+    scored = ~np.isnan(x)
+    x = np.where(scored, x, 0.0)
     if level == "pooled":
-        weights = of_inputs[:, layout.inputs] * of_systems[:, layout.systems]
+        weights = of_inputs[:, layout.inputs] * of_systems[:, layout.systems] * scored
         return weighted_coefficients(name, x[None], z[None], weights[None])[0]
     if level == "system":
-        return _weighted_systems(x, z, layout, name, of_inputs, of_systems)
-    weights = of_systems[:, layout.systems[layout.grid]].transpose(1, 0, 2) * layout.present[:, None, :]
+        weights = of_inputs[:, layout.inputs] * scored
+        member = layout.of_system()
+        total = weights @ member
+        seen = np.maximum(total, 1e-300)
+        x_means, z_means = (weights * x) @ member / seen, (weights * z) @ member / seen
+        drawn = of_systems * (total > 0)
+        return weighted_coefficients(name, x_means, z_means, drawn[:, None, :])[:, 0]
+    present = layout.present * scored[layout.grid]
+    weights = of_systems[:, layout.systems[layout.grid]].transpose(1, 0, 2) * present[:, None, :]
     each = weighted_coefficients(name, x[layout.grid], z[layout.grid], weights)
     return _mean_of_defined(each.T, of_inputs)
-
-
-def _weighted_systems(
-    x: np.ndarray,
-    z: np.ndarray,
-    layout: Layout,
-    name: str,
-    of_inputs: np.ndarray,
-    of_systems: np.ndarray,
-) -> np.ndarray:
-    member, weights = layout.of_system(), of_inputs[:, layout.inputs]
-    total = weights @ member
-    seen = np.maximum(total, 1e-300)
-    x_means, z_means = (weights * x) @ member / seen, (weights * z) @ member / seen
-    drawn = of_systems * (total > 0)
-    return weighted_coefficients(name, x_means, z_means, drawn[:, None, :])[:, 0]
 
 
 def interval(resampled: np.ndarray, confidence: float = 0.95) -> Bounds:
     """The percentile interval of resampled values; NaN if fewer than half of them are defined.
 
     Example:
-        >>> interval(np.arange(101.0), 0.9)
-        Bounds(low=5.0, high=95.0, defined=101)
+        >>> interval(np.arange(101.0), 0.5)
+        Bounds(low=25.0, high=75.0, defined=101)
     """
     defined = resampled[~np.isnan(resampled)]
     if len(defined) < len(resampled) / 2:

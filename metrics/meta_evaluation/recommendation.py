@@ -1,0 +1,194 @@
+"""Which metric for whom, in words and numbers, from results that were kept: `summarily meta recommend`."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from summarily.metrics.base import InputError
+from summarily.metrics.meta_evaluation.correlation import correlate
+from summarily.metrics.meta_evaluation.corruption import summary_of
+from summarily.metrics.meta_evaluation.everything import _cost_of
+from summarily.metrics.meta_evaluation.paraphrase import analyse_pairs
+from summarily.metrics.meta_evaluation.reports import number
+from summarily.metrics.meta_evaluation.scores import Scored
+from summarily.metrics.meta_evaluation.significance import bootstrap, interval, resampling_for
+
+STORED = Path(__file__).parent / "stored"
+"""The results that come with the package: numbers only."""
+
+CHEAP = 2.0
+"""Seconds per 1,000 summaries that a metric may cost where there is no time."""
+_RESAMPLES = 1000
+
+
+@dataclass(frozen=True)
+class Ranking:
+    """One purpose: how every metric does, the best one, and those that the data cannot tell from it."""
+
+    purpose: str
+    measure: str
+    values: dict[str, float]
+    bounds: dict[str, tuple[float, float]]
+    best: str
+    equal: list[str]
+
+    def sentence(self, costs: Mapping[str, Mapping[str, float]]) -> str:
+        low, high = self.bounds[self.best]
+        text = f"**{self.purpose}** `{self.best}`: {self.measure} {number(self.values[self.best])}"
+        if not math.isnan(low + high):
+            text += f" ({number(low)} to {number(high)})"
+        if self.equal:
+            named = ", ".join(f"`{label}` {number(self.values[label])}" for label in self.equal)
+            text += f"; not told apart from it at 5%: {named}"
+        else:
+            text += "; better than every other at 5%"
+        cost = _cost_of(self.best, costs)
+        return text + (f". It costs {cost:.1f} seconds per 1,000 summaries." if cost is not None else ".")
+
+
+def rank_by_people(
+    sets: Sequence[tuple[Scored, str]], level: str, purpose: str, only: Sequence[str] | None = None
+) -> Ranking:
+    """Metrics by their mean Spearman correlation with people over several sets; each set is resampled by itself."""
+    labels = [label for label in sets[0][0].columns if all(label in scored.columns for scored, _ in sets)]
+    if only is not None:
+        labels = [label for label in labels if label in only]
+    values, draws = [], []
+    for number_, (scored, question) in enumerate(sets):
+        human = scored.human[question]
+        inputs, systems = list(map(str, scored.inputs)), list(map(str, scored.systems))
+        columns = [np.array(scored.columns[label]) for label in labels]
+        values.append([_correlation(column, human, level, inputs, systems) for column in columns])
+        resample = resampling_for(len(scored.system_names))
+        draws.append(
+            bootstrap(columns, human, inputs, systems, level, "spearman", resample, _RESAMPLES, seed=number_)
+        )
+    what = "mean Spearman correlation" if len(sets) > 1 else "Spearman correlation"
+    where = ", ".join(f"{scored.name} {question}" for scored, question in sets)
+    return _ranking(
+        purpose, f"{what} ({level} level; {where})", labels, np.mean(values, 0), np.mean(draws, 0)
+    )
+
+
+def _correlation(
+    column: np.ndarray, human: Sequence[float], level: str, inputs: Sequence[str], systems: Sequence[str]
+) -> float:
+    rows = np.flatnonzero(~np.isnan(column))
+    return correlate(
+        column[rows],
+        np.array(human)[rows],
+        level,
+        "spearman",
+        [inputs[r] for r in rows],
+        [systems[r] for r in rows],
+    ).value
+
+
+def _ranking(
+    purpose: str, measure: str, labels: Sequence[str], values: np.ndarray, draws: np.ndarray
+) -> Ranking:
+    if np.isnan(values).all():
+        raise InputError(f"nothing is defined for: {purpose}")
+    best = int(np.nanargmax(values))
+    equal = [
+        label
+        for i, label in enumerate(labels)
+        if i != best and not math.isnan(values[i]) and not interval(draws[best] - draws[i]).low > 0
+    ]
+    equal.sort(key=lambda label: -values[labels.index(label)])
+    return Ranking(
+        purpose,
+        measure,
+        {label: float(value) for label, value in zip(labels, values, strict=True)},
+        {label: tuple(interval(draw)[:2]) for label, draw in zip(labels, draws, strict=True)},  # type: ignore[misc]
+        labels[best],
+        equal,
+    )
+
+
+def rank_by_paraphrase(scored: Scored, purpose: str) -> Ranking:
+    """Metrics by their Spearman correlation with the label of sentence pairs."""
+    # A metric that leaves out a tenth of the pairs is not measured on the same task.
+    rows = [row for row in analyse_pairs(scored, resamples=2) if row.missing <= len(scored) / 10]
+    labels = [row.label for row in rows]
+    n = len(scored)
+    draws = bootstrap(
+        [scored.columns[label] for label in labels],
+        scored.human["label"], list(map(str, range(n))), ["pairs"] * n, "pooled", "spearman", "inputs", 400,
+    )  # fmt: skip
+    values = np.array([row.correlations["spearman"] for row in rows])
+    return _ranking(purpose, f"Spearman correlation with the label ({scored.name})", labels, values, draws)
+
+
+def rank_by_corruption(result: Mapping[str, Any], purpose: str) -> Ranking:
+    """Metrics by the share of damaged summaries that they score below the clean one, over all kinds."""
+    labels = [
+        label
+        for label, kinds in result["metrics"].items()
+        if all(run["n"] >= 0.9 * result["n"] for runs in kinds.values() for run in runs)
+    ]
+    shares = np.array(
+        [
+            np.mean([summary_of(runs)["accuracy"] / 100 for runs in result["metrics"][label].values()])
+            for label in labels
+        ]
+    )
+    # Summaries are the sample; the seeds and kinds of one summary are not independent of each other.
+    errors = np.sqrt(shares * (1 - shares) / result["n"])
+    noise = np.random.default_rng(0).normal(size=(len(labels), _RESAMPLES))
+    draws = shares[:, None] + errors[:, None] * noise
+    kinds = ", ".join(next(iter(result["metrics"].values())))
+    return _ranking(
+        purpose, f"share of damaged summaries noticed ({result['name']}; {kinds})", labels, shares, draws
+    )
+
+
+def recommend(results: Mapping[str, Mapping[str, Any]]) -> str:
+    """The recommendation as Markdown."""
+    human = results.get("human", {})
+    costs = next(iter(results.get("profile", {}).values()), {"metrics": {}})["metrics"]
+    rankings: list[Ranking] = []
+    main = [
+        (human[name], question)
+        for name, question in (
+            ("chaganty_dev", "overall"),
+            ("summeval", "relevance"),
+            ("realsumm", "litepyramid_recall"),
+        )
+        if name in human
+    ]
+    if main:
+        rankings.append(rank_by_people(main, "input", "To choose between summaries of one article:"))
+        many = [pair for pair in main if len(pair[0].system_names) >= 8]
+        if many:
+            rankings.append(rank_by_people(many, "system", "To rank systems:"))
+        cheap = [label for label in main[0][0].columns if (_cost_of(label, costs) or math.inf) <= CHEAP]
+        if cheap:
+            rankings.append(
+                rank_by_people(
+                    main,
+                    "input",
+                    f"Where a metric may cost {CHEAP:g} seconds per 1,000 summaries at most:",
+                    cheap,
+                )
+            )
+    if "summeval" in human:
+        for question in ("coherence", "consistency", "fluency"):
+            if question in human["summeval"].human:
+                purpose = f"To judge {question} of summaries of one article:"
+                rankings.append(rank_by_people([(human["summeval"], question)], "input", purpose))
+    for scored in results.get("paraphrase", {}).values():
+        rankings.append(rank_by_paraphrase(scored, "To see that two sentences say the same:"))
+    for result in results.get("corruption", {}).values():
+        rankings.append(rank_by_corruption(result, "To notice damaged text:"))
+    if not rankings:
+        raise InputError(
+            "there are no results of judged summaries, paraphrases or corruption to recommend from."
+        )
+    return "\n".join(f"- {ranking.sentence(costs)}" for ranking in rankings) + "\n"

@@ -1,0 +1,233 @@
+"""Tables and plots of a study: on the terminal, in Markdown, and as one HTML file that needs nothing else.
+
+The same numbers give the same bytes, plots included.
+"""
+
+from __future__ import annotations
+
+import html
+import io
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from summarily.metrics.base import MissingRequirement
+from summarily.metrics.tables import format_table
+
+_STYLE = """
+body{font:15px/1.5 system-ui,sans-serif;margin:2em auto;max-width:75em;padding:0 1em;color:#222}
+table{border-collapse:collapse;margin:1em 0;font-variant-numeric:tabular-nums}
+caption{text-align:left;font-weight:600;padding:.3em 0}
+th,td{padding:.15em .7em;border-bottom:1px solid #ddd;text-align:left;vertical-align:top}
+td.n,th.n{text-align:right}
+figure{margin:1em 0}svg{max-width:100%;height:auto}figcaption,.note{color:#555}
+pre{white-space:pre-wrap}.high{color:#0a6b2d;font-weight:700}.low{color:#a11;font-style:italic}
+"""
+
+
+@dataclass
+class Table:
+    """A table of cells that are already text; the columns from `numbers_from` on are right-aligned."""
+
+    title: str
+    header: list[str]
+    rows: list[list[str]]
+    note: str = ""
+    numbers_from: int = 1
+
+    def text(self) -> str:
+        right = range(self.numbers_from, len(self.header))
+        return "\n".join(
+            [
+                self.title,
+                "",
+                format_table(self.header, self.rows, right=right),
+                *([self.note] if self.note else []),
+            ]
+        )
+
+    def markdown(self) -> str:
+        lines = [
+            "| " + " | ".join(self.header) + " |",
+            "|" + "|".join("---" if i < self.numbers_from else "---:" for i in range(len(self.header))) + "|",
+        ]
+        return "\n".join([*lines, *("| " + " | ".join(row) + " |" for row in self.rows)])
+
+    def html(self) -> str:
+        def cells(tag: str, row: Sequence[str]) -> str:
+            return "".join(
+                f"<{tag}{' class=n' if i >= self.numbers_from else ''}>{html.escape(cell)}</{tag}>"
+                for i, cell in enumerate(row)
+            )
+
+        body = "\n".join(f"<tr>{cells('td', row)}</tr>" for row in self.rows)
+        note = f"<p class=note>{html.escape(self.note)}</p>" if self.note else ""
+        return (
+            f"<table><caption>{html.escape(self.title)}</caption>\n<tr>{cells('th', self.header)}</tr>\n"
+            f"{body}</table>{note}"
+        )
+
+
+@dataclass
+class Section:
+    """One part of a report: a title, text, tables and figures (SVG with a caption)."""
+
+    title: str
+    text: list[str] = field(default_factory=list)
+    tables: list[Table] = field(default_factory=list)
+    figures: list[tuple[str, str]] = field(default_factory=list)
+
+    def terminal(self) -> str:
+        return "\n\n".join([f"== {self.title}", *self.text, *(table.text() for table in self.tables)])
+
+    def html(self) -> str:
+        parts = [f"<h2>{html.escape(self.title)}</h2>"]
+        parts += [f"<p>{html.escape(text)}</p>" for text in self.text]
+        parts += [table.html() for table in self.tables]
+        parts += [
+            f"<figure>{svg}<figcaption>{html.escape(caption)}</figcaption></figure>"
+            for caption, svg in self.figures
+        ]
+        return "\n".join(parts)
+
+
+def page(title: str, sections: Sequence[Section], more: str = "") -> str:
+    """A whole HTML page of the sections and of `more`, which is HTML already.
+
+    Example:
+        >>> page("Report", [Section("One", ["text"])]).startswith("<!doctype html>")
+        True
+    """
+    body = "\n".join([*(section.html() for section in sections), more])
+    return (
+        f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><title>{html.escape(title)}</title>'
+        f"<style>{_STYLE}</style></head>\n<body><h1>{html.escape(title)}</h1>\n{body}\n</body></html>\n"
+    )
+
+
+def number(value: float | None, digits: int = 3, sign: bool = False) -> str:
+    """A number for a table; an undefined one is a dash.
+
+    Example:
+        >>> number(0.12345), number(float("nan"))
+        ('0.123', '-')
+    """
+    if value is None or math.isnan(value):
+        return "-"
+    text = f"{value:{'+' if sign else ''}.{digits}f}"
+    return text if float(text) else text.replace("-", "")
+
+
+def p_value(value: float) -> str:
+    """A p-value for a table.
+
+    Example:
+        >>> p_value(0.00001), p_value(0.04)
+        ('<.001', '.040')
+    """
+    if math.isnan(value):
+        return "-"
+    return "<.001" if value < 0.001 else f"{value:.3f}".removeprefix("0")
+
+
+def bracket(low: float, high: float, digits: int = 3) -> str:
+    """An interval for a table."""
+    return "-" if math.isnan(low + high) else f"{low:.{digits}f} to {high:.{digits}f}"
+
+
+# --- plots --------------------------------------------------------------------------------------------------
+
+
+def _pyplot() -> Any:
+    try:
+        import matplotlib
+    except ImportError:
+        raise MissingRequirement("a report with plots needs matplotlib: pip install matplotlib") from None
+    matplotlib.use("Agg")
+    # Text stays text, and nothing in the file depends on when or where it was drawn.
+    matplotlib.rcParams.update(
+        {"svg.fonttype": "none", "svg.hashsalt": "summarily", "font.family": "sans-serif", "font.size": 9}
+    )
+    import matplotlib.pyplot
+
+    return matplotlib.pyplot
+
+
+def _svg(figure: Any) -> str:
+    stream = io.StringIO()
+    figure.savefig(stream, format="svg", bbox_inches="tight", metadata={"Date": None, "Creator": None})
+    _pyplot().close(figure)
+    return stream.getvalue()[stream.getvalue().index("<svg") :]
+
+
+def bars(values: Mapping[str, float], bounds: Mapping[str, tuple[float, float]], axis: str) -> str:
+    """Horizontal bars with intervals, best on top, as SVG."""
+    labels = sorted(
+        (label for label in values if not math.isnan(values[label])), key=lambda label: values[label]
+    )
+    figure, axes = _pyplot().subplots(figsize=(7, 0.28 * len(labels) + 0.8))
+    centre = [values[label] for label in labels]
+    low = [max(0.0, values[label] - bounds[label][0]) if label in bounds else math.nan for label in labels]
+    high = [max(0.0, bounds[label][1] - values[label]) if label in bounds else math.nan for label in labels]
+    axes.barh(labels, centre, xerr=[low, high], color="#5b8db8", ecolor="#333", capsize=2)
+    axes.axvline(0, color="#333", linewidth=0.8)
+    axes.set_xlabel(axis)
+    return _svg(figure)
+
+
+def distributions(columns: Mapping[str, Sequence[float]], across: int = 5) -> str:
+    """A small histogram of every metric's scores, as SVG."""
+    labels = list(columns)
+    down = math.ceil(len(labels) / across)
+    figure, axes = _pyplot().subplots(down, across, figsize=(2.2 * across, 1.5 * down), squeeze=False)
+    for cell, label in zip(axes.flat, labels, strict=False):
+        values = np.array(columns[label], dtype=float)
+        cell.hist(values[~np.isnan(values)], bins=30, color="#5b8db8")
+        cell.set_title(label, fontsize=8)
+        cell.set_yticks([])
+    for cell in list(axes.flat)[len(labels) :]:
+        cell.axis("off")
+    figure.tight_layout()
+    return _svg(figure)
+
+
+def matrix(labels: Sequence[str], values: np.ndarray) -> str:
+    """A matrix of correlations with the numbers written in, as SVG (the thesis' Figure 7.1)."""
+    size = 0.42 * len(labels) + 1.5
+    figure, axes = _pyplot().subplots(figsize=(size, size))
+    axes.imshow(values, cmap="RdBu_r", vmin=-1, vmax=1)
+    axes.set_xticks(range(len(labels)), labels, rotation=90)
+    axes.set_yticks(range(len(labels)), labels)
+    for (i, j), value in np.ndenumerate(values):
+        if not math.isnan(value):
+            colour = "white" if abs(value) > 0.7 else "black"
+            axes.text(
+                j, i, f"{value:.2f}".replace("0.", "."), ha="center", va="center", fontsize=6, color=colour
+            )
+    return _svg(figure)
+
+
+def scatter(points: Mapping[str, tuple[float, float]], x: str, y: str) -> str:
+    """Named points, x on a logarithmic axis, as SVG: what a metric costs against how well it agrees."""
+    figure, axes = _pyplot().subplots(figsize=(7, 4.5))
+    for label, (across, up) in points.items():
+        axes.plot(across, up, "o", color="#5b8db8")
+        axes.annotate(label, (across, up), xytext=(4, 3), textcoords="offset points", fontsize=8)
+    axes.set_xscale("log")
+    axes.set_xlabel(x)
+    axes.set_ylabel(y)
+    return _svg(figure)
+
+
+def boxes(groups: Mapping[str, Mapping[str, Sequence[float]]]) -> str:
+    """One panel per metric with a box per system, as SVG (the thesis' Figure 6.1)."""
+    figure, axes = _pyplot().subplots(1, len(groups), figsize=(3 * len(groups), 3), squeeze=False)
+    for cell, (metric, systems) in zip(axes[0], groups.items(), strict=True):
+        cell.boxplot(list(systems.values()), showfliers=False)
+        cell.set_xticks(range(1, len(systems) + 1), list(systems), rotation=60, ha="right")
+        cell.set_title(metric, fontsize=9)
+    figure.tight_layout()
+    return _svg(figure)

@@ -1,0 +1,318 @@
+"""Scores that are computed once: a file of scores by content and signature, and the numbers kept of a study.
+
+A score is found again only if the metric's signature (corpus statistics included) and every text are the same.
+"""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import json
+import math
+import os
+import sqlite3
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from summarily.metrics import load, load_all
+from summarily.metrics.base import Example, InputError, Metric, Score
+from summarily.metrics.files import write_atomically
+
+# The two halves of `score_examples`: here the statistics are of all examples, and the work is of those missing.
+from summarily.metrics.scorecard import _grouped_by_reference, _score_rows
+
+ROWS_AT_ONCE = 1024
+"""After so many the file is up to date: what was stopped goes on from there."""
+
+_TABLES = """
+create table if not exists signatures (id integer primary key, signature text unique, keys text);
+create table if not exists scores (signature integer, example blob, numbers blob, primary key (signature, example))
+    without rowid;
+create table if not exists notes (name text primary key, value text);
+"""
+
+
+class ScoreStore:
+    """Scores by signature and content, in a file (SQLite) or in memory.
+
+    Example:
+        >>> store, rouge = ScoreStore(), {"rouge": load("rouge")}
+        >>> examples = [Example("a cat sat", ("the cat sat",))]
+        >>> store.score(rouge, examples)["rouge"].mean["rouge1"] == store.score(rouge, examples)["rouge"].mean["rouge1"]
+        True
+        >>> store.computed  # the second time nothing was
+        {'rouge': 1}
+    """
+
+    def __init__(self, path: str | os.PathLike[str] | None = None):
+        try:
+            self.connection = sqlite3.connect(str(path) if path else ":memory:", timeout=60)
+            self.connection.executescript(_TABLES)
+        except sqlite3.DatabaseError as error:
+            raise InputError(f"{path} is not a file of scores: {error}.") from None
+        self.computed: dict[str, int] = {}
+        """How many scores were computed rather than found, by label."""
+
+    def score(
+        self, metrics: Mapping[str, Metric], examples: Sequence[Example], progress: bool | None = None
+    ) -> dict[str, Score]:
+        """Score the examples; only what the file lacks is computed."""
+        if not examples:
+            raise InputError("there are no examples to score.")
+        digests = [_digest(example) for example in examples]
+        statistics = {label: metric.statistics(examples) for label, metric in metrics.items()}
+        numbers = {
+            label: self._number(str(metric.signature(statistics[label])), metric.keys)
+            for label, metric in metrics.items()
+        }
+        missing = {label: self._missing(numbers[label], digests) for label in metrics}
+        order = _grouped_by_reference(examples)
+        # Metrics that lack the same rows run together and share their encoder passes.
+        together: dict[tuple[int, ...], list[str]] = {}
+        for label, rows in missing.items():
+            together.setdefault(tuple(row for row in order if row in rows), []).append(label)
+        for rows, labels in together.items():
+            for start in range(0, len(rows), ROWS_AT_ONCE):
+                part = rows[start : start + ROWS_AT_ONCE]
+                chosen = {label: metrics[label] for label in labels}
+                tallies = _score_rows(chosen, examples, statistics, part, progress)
+                for label, tally in tallies.items():
+                    self._keep(numbers[label], digests, tally)
+                    self.computed[label] = self.computed.get(label, 0) + len(part)
+        return {
+            label: self._found(label, metric, numbers[label], digests, statistics[label])
+            for label, metric in metrics.items()
+        }
+
+    def _number(self, signature: str, keys: Sequence[str]) -> int:
+        with self.connection:
+            self.connection.execute(
+                "insert or ignore into signatures (signature, keys) values (?, ?)",
+                (signature, json.dumps(list(keys))),
+            )
+        row = self.connection.execute(
+            "select id from signatures where signature = ?", (signature,)
+        ).fetchone()
+        return int(row[0])
+
+    def _known(self, number: int) -> dict[bytes, bytes]:
+        return dict(
+            self.connection.execute("select example, numbers from scores where signature = ?", (number,))
+        )
+
+    def _missing(self, number: int, digests: Sequence[bytes]) -> set[int]:
+        """The first row of every content that has no score yet."""
+        seen = set(self._known(number))
+        rows = set()
+        for row, digest in enumerate(digests):
+            if digest not in seen:
+                seen.add(digest)
+                rows.add(row)
+        return rows
+
+    def _keep(self, number: int, digests: Sequence[bytes], tally: Any) -> None:
+        weights = tally.weights or [1.0] * len(tally.rows)
+        columns = [*tally.per_example.values(), weights]
+        with self.connection:
+            self.connection.execute(
+                "update signatures set keys = ? where id = ?", (json.dumps(list(tally.per_example)), number)
+            )
+            self.connection.executemany(
+                "insert or replace into scores values (?, ?, ?)",
+                [
+                    (number, digests[row], np.array([column[i] for column in columns], "<f8").tobytes())
+                    for i, row in enumerate(tally.rows)
+                ],
+            )
+
+    def _found(
+        self, label: str, metric: Metric, number: int, digests: Sequence[bytes], statistics: Any
+    ) -> Score:
+        known = self._known(number)
+        keys = json.loads(
+            self.connection.execute("select keys from signatures where id = ?", (number,)).fetchone()[0]
+        )
+        table = np.frombuffer(b"".join(known[digest] for digest in digests), "<f8").reshape(len(digests), -1)
+        weights = table[:, -1].tolist()
+        return Score(
+            label,
+            {key: table[:, column].tolist() for column, key in enumerate(keys)},
+            metric.signature(statistics),
+            weights=None if all(weight == 1.0 for weight in weights) else weights,
+        )
+
+    def note(self, name: str) -> Any:
+        """Something else that was measured under a name (a profile), or None."""
+        row = self.connection.execute("select value from notes where name = ?", (name,)).fetchone()
+        return None if row is None else json.loads(row[0])
+
+    def keep_note(self, name: str, value: Any) -> None:
+        with self.connection:
+            self.connection.execute("insert or replace into notes values (?, ?)", (name, json.dumps(value)))
+
+
+def _digest(example: Example) -> bytes:
+    content = json.dumps([example.prediction, example.references, example.source])
+    return hashlib.blake2b(content.encode("utf-8"), digest_size=16).digest()
+
+
+# --- which metrics, and which of their values -----------------------------------------------------------------
+
+VALUES = {
+    "rouge": ("rouge1", "rouge2", "rougeL", "rougeLsum"),
+    "bertscore": ("bertscore", "bertscore_recall"),
+}
+"""The values that are reported; of every other metric the main score is."""
+
+
+def choose_metrics(names: str = "all", preset: str = "light") -> tuple[dict[str, Metric], dict[str, str]]:
+    """Metrics by label, and those left out with the reason.
+
+    "all" is every metric that runs here, MoverScore with 1-grams and 2-grams, the movers with static and with
+    contextual embeddings; otherwise a comma-separated list of names, each with its options in brackets if any.
+
+    Example:
+        >>> list(choose_metrics("rouge, wms(embeddings=contextual)")[0])
+        ['rouge', 'wms(embeddings=contextual)']
+    """
+    if names != "all":
+        return {label: _one(label, preset) for label in _split(names)}, {}
+    chosen, skipped = load_all("all", preset)
+    metrics: dict[str, Metric] = {}
+    for name, metric in chosen.items():
+        if name == "moverscore":
+            metrics["mover-1"] = load(name, preset=preset, n_gram=1)
+            metrics["mover-2"] = load(name, preset=preset, n_gram=2)
+            continue
+        metrics[name] = metric
+        if name in ("wms", "sms", "s_wms"):
+            metrics[f"{name} contextual"] = load(name, preset=preset, embeddings="contextual")
+    return metrics, skipped
+
+
+def _split(names: str) -> list[str]:
+    """Split at the commas that are not in brackets."""
+    parts, depth = [""], 0
+    for character in names:
+        depth += {"(": 1, ")": -1}.get(character, 0)
+        if character == "," and depth == 0:
+            parts.append("")
+        else:
+            parts[-1] += character
+    found = [part.strip() for part in parts if part.strip()]
+    if not found:
+        raise InputError('--metrics is empty; name at least one, or "all".')
+    return found
+
+
+def _one(label: str, preset: str) -> Metric:
+    from summarily.cli import _literal
+
+    name, bracket, rest = label.partition("(")
+    options = {}
+    if bracket:
+        if not rest.endswith(")"):
+            raise InputError(f"--metrics {label}: a bracket is not closed.")
+        for entry in rest[:-1].split(","):
+            option, equals, value = entry.partition("=")
+            if not equals:
+                raise InputError(f"--metrics {label}: expected NAME(OPTION=VALUE).")
+            options[option.strip()] = _literal(value.strip())
+    metric = load(name.strip(), preset=preset, **options)
+    metric.check()
+    return metric
+
+
+def reported(scores: Mapping[str, Score]) -> dict[str, np.ndarray]:
+    """The reported values of each score as columns by label; NaN where an example has no weight (a reference
+    without a question to ask has no APES)."""
+    columns: dict[str, np.ndarray] = {}
+    for label, score in scores.items():
+        for key in VALUES.get(score.signature.metric, (score.main,)):
+            name = _label(label, score, key)
+            values = np.array(score.per_example[key])
+            if score.weights is not None:
+                values = np.where(np.array(score.weights) > 0, values, np.nan)
+            columns[name] = values
+    return columns
+
+
+def _label(label: str, score: Score, key: str) -> str:
+    if label == score.signature.metric:
+        return key
+    return label if key == score.main else f"{label} {key}"
+
+
+# --- what is kept of a study: numbers only ------------------------------------------------------------------
+
+
+@dataclass
+class Scored:
+    """The numbers of one set: scores by metric, human scores by question, and who wrote what. No texts."""
+
+    name: str
+    human: dict[str, list[float]]
+    columns: dict[str, list[float]]
+    inputs: list[int]
+    systems: list[int]
+    system_names: list[str]
+    signatures: dict[str, str]
+    notes: dict[str, str] = field(default_factory=dict)
+
+    def __len__(self) -> int:
+        return len(self.inputs)
+
+
+def significant(values: Sequence[float] | np.ndarray, digits: int = 6) -> list[float]:
+    """Rounded to so many significant digits, which is what is kept and what every table is made from."""
+    return [float(f"{value:.{digits}g}") for value in np.asarray(values, dtype=float)]
+
+
+def numbered(keys: Sequence[str]) -> tuple[list[int], list[str]]:
+    names = list(dict.fromkeys(keys))
+    place = {name: number for number, name in enumerate(names)}
+    return [place[key] for key in keys], names
+
+
+def save_result(folder: str | os.PathLike[str], kind: str, name: str, result: Any) -> Path:
+    """Write the numbers of a study to `folder` as gzipped JSON, the same bytes for the same numbers."""
+    path = Path(folder) / f"{kind}.{name}.json.gz"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    value = asdict(result) if isinstance(result, Scored) else result
+    text = json.dumps(_null(value), ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    write_atomically(path, gzip.compress(text.encode("utf-8"), mtime=0))
+    return path
+
+
+def load_results(folder: str | os.PathLike[str]) -> dict[str, dict[str, Any]]:
+    """What `save_result` has written, by kind and name."""
+    files = sorted(Path(folder).glob("*.json.gz"))
+    if not files:
+        raise InputError(f"{folder} has no stored results (*.json.gz).")
+    results: dict[str, dict[str, Any]] = {}
+    for file in files:
+        kind, name = file.name.removesuffix(".json.gz").split(".", 1)
+        value = json.loads(gzip.decompress(file.read_bytes()))
+        if kind in ("human", "paraphrase", "sweep"):
+            value["columns"] = {label: _nan(column) for label, column in value["columns"].items()}
+            value["human"] = {question: _nan(column) for question, column in value["human"].items()}
+            value = Scored(**value)
+        results.setdefault(kind, {})[name] = value
+    return results
+
+
+def _null(value: Any) -> Any:
+    """An undefined number is null in JSON."""
+    if isinstance(value, dict):
+        return {key: _null(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_null(item) for item in value]
+    return None if isinstance(value, float) and math.isnan(value) else value
+
+
+def _nan(column: Sequence[float | None]) -> list[float]:
+    return [math.nan if value is None else value for value in column]
