@@ -260,7 +260,17 @@ def arrows(title: str, flows: Sequence[Arrow]) -> str:
         True
     """
     starts = list(dict.fromkeys(flow.start for flow in flows))
-    ends = list(dict.fromkeys(flow.end for flow in flows))
+    # Every place stands beside the middle of what it gets, so that few lines cross.
+    arriving: dict[str, list[Arrow]] = {}
+    for flow in flows:
+        arriving.setdefault(flow.end, []).append(flow)
+    ends = sorted(
+        arriving,
+        key=lambda end: (
+            sum(starts.index(flow.start) * flow.mass for flow in arriving[end])
+            / sum(flow.mass for flow in arriving[end])
+        ),
+    )
     step, width, left, right = 19, 460, 150, 310
     height = step * max(len(starts), len(ends)) + 10
     farthest = max((flow.distance for flow in flows), default=0.0) or 1.0

@@ -15,16 +15,17 @@ import pytest
 import summarily.hub_cards
 import summarily.metrics
 import summarily.modeling
+import summarily.spaces
 
 ROOT = Path(__file__).parents[1]
 
 
 def modules() -> list[str]:
     names = [f"summarily.{path.stem}" for path in (ROOT / "summarily").glob("[a-z]*.py")]
-    for package in (summarily.hub_cards, summarily.metrics, summarily.modeling):
+    for package in (summarily.hub_cards, summarily.metrics, summarily.modeling, summarily.spaces):
         names.append(package.__name__)
         names += [module.name for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}.")]
-    apps = [name for name in names if re.fullmatch(r"summarily\.metrics\.\w+\.app", name)]
+    apps = [name for name in names if re.fullmatch(r"summarily\.(metrics|spaces)\.\w+\.app", name)]
     return sorted(name for name in names if name not in apps and name.split(".")[-1] != "__main__")
 
 

@@ -98,13 +98,18 @@ def _numbered(names: list[str]) -> list[tuple[str, int]]:
 def _paste_form(gr: Any) -> tuple[list[Any], Any]:
     with gr.Row():
         source = gr.Textbox(
-            label="Source (optional)", info="Only metrics that read it need it.", lines=7, max_lines=14
+            label="Source (optional)",
+            info="Only metrics that read it need it.",
+            lines=7,
+            max_lines=14,
+            min_width=320,
         )
         reference = gr.Textbox(
             label="Reference",
             info="What a good summary says. Separate several by an empty line.",
             lines=7,
             max_lines=14,
+            min_width=320,
         )
     with gr.Row():
         summaries = [
