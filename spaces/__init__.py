@@ -10,6 +10,7 @@ from summarily.metrics.base import InputError
 
 SPACES = {
     "scorecard": "score up to four systems with every metric, and see what each number is made of",
+    "summarize": "a summary by a shipped or a Hub model, where the model looked, and what it cost",
     "attention": "what each position may see under each attention mechanism, and what that costs",
     "judge": "compare two systems' summaries blindly, and test which is better",
 }

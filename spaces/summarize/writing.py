@@ -1,0 +1,358 @@
+"""A summary with its beams, its attention and its cost; nothing here needs Gradio."""
+
+from __future__ import annotations
+
+import json
+import re
+import threading
+from collections import OrderedDict
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from html import escape
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from summarily import Summarizer
+from summarily.hub_cards import shipped
+from summarily.metrics.base import InputError
+from summarily.metrics.cost import Meter
+from summarily.modeling.generation.summary_beam_search import summary_beam_search
+from summarily.spaces.markup import heat_map, note, number, shaded_words, table
+from summarily.spaces.serving import check_length
+
+LONGEST_TEXT = 80_000
+LARGEST_CHECKPOINT = 2 * 2**30
+"""Bytes of weights that are fetched from the Hub."""
+LOADED = 2
+"""Checkpoints that are kept in memory."""
+MOST_COLUMNS = 48
+"""Source tokens of a heat map."""
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How to search: see `summary_beam_search` for the penalties."""
+
+    beams: int = 4
+    max_length: int = 48
+    alpha: float = 0.9
+    beta: float = 0.0
+    gamma: float = 0.0
+    block_ngram: int = 3
+
+    def __post_init__(self) -> None:
+        for name, least, most in (
+            ("beams", 1, 12),
+            ("max_length", 4, 256),
+            ("alpha", 0, 3),
+            ("beta", 0, 10),
+            ("gamma", 0, 10),
+            ("block_ngram", 0, 8),
+        ):
+            value = getattr(self, name)
+            if value is None or not least <= value <= most:
+                raise InputError(f"{name.replace('_', ' ')} is {value}; it goes from {least} to {most}.")
+
+    def options(self) -> dict[str, Any]:
+        """As `Summarizer` and `generate` take them."""
+        return {
+            "custom_generate": summary_beam_search,
+            "num_beams": self.beams,
+            "max_new_tokens": self.max_length,
+            "alpha": self.alpha,
+            "beta": self.beta,
+            "gamma": self.gamma,
+            "block_ngram": self.block_ngram,
+        }
+
+
+@dataclass
+class Written:
+    """What came out: the beams, best first, and for the best one the attention `[summary token, source token]`."""
+
+    model: str
+    settings: Settings
+    summaries: list[str]
+    scores: list[float]
+    summary_tokens: list[str]
+    source_tokens: list[str]
+    attention: list[list[float]]
+    entities: list[float] | None
+    cut: bool
+    seconds: float
+    peak_memory: int
+    parameters: int
+
+    @property
+    def summary(self) -> str:
+        return self.summaries[0]
+
+
+# --- models -----------------------------------------------------------------------------------------------
+
+_loaded: OrderedDict[str, Summarizer] = OrderedDict()
+_lock = threading.Lock()
+
+
+def summarizer(name: str) -> Summarizer:
+    """A shipped checkpoint or one from the Hub; the last few stay loaded."""
+    name = (name or "").strip()
+    if name not in shipped():
+        _check_hub_id(name)
+    with _lock:
+        if name not in _loaded:
+            if name not in shipped():
+                _check_size(name)
+            _loaded[name] = Summarizer(name)
+        _loaded.move_to_end(name)
+        while len(_loaded) > LOADED:
+            _loaded.popitem(last=False)
+        return _loaded[name]
+
+
+def _check_hub_id(name: str) -> None:
+    # A folder of the server is nobody's business, whatever it is called.
+    if not re.fullmatch(r"[\w.-]{1,96}/[\w.-]{1,96}", name) or ".." in name or Path(name).exists():
+        raise InputError(
+            f"{name!r} is neither a shipped model ({', '.join(shipped())}) nor a Hub id such as owner/name."
+        )
+
+
+def _check_size(name: str) -> None:
+    from httpx import HTTPError
+    from huggingface_hub import HfApi
+    from huggingface_hub.errors import HfHubHTTPError, OfflineModeIsEnabled, RepositoryNotFoundError
+
+    try:
+        files = HfApi().model_info(name, files_metadata=True, timeout=10).siblings or []
+    except RepositoryNotFoundError:
+        raise InputError(f"the Hub has no public model {name!r}.") from None
+    except (HTTPError, HfHubHTTPError, OfflineModeIsEnabled, OSError):
+        raise InputError(f"the Hub cannot be reached for {name!r}; try one of the shipped models.") from None
+    weights = [file for file in files if file.rfilename.endswith(".safetensors")]
+    if not weights:
+        raise InputError(f"{name} has no safetensors; other formats are not loaded here.")
+    size = sum(file.size or 0 for file in weights)
+    if size > LARGEST_CHECKPOINT:
+        raise InputError(
+            f"{name} has {size / 2**30:.1f} GB of weights; this Space takes up to {LARGEST_CHECKPOINT / 2**30:g} GB."
+        )
+
+
+# --- writing ----------------------------------------------------------------------------------------------
+
+
+def write(name: str, text: str, settings: Settings) -> Written:
+    """Summarize one text.
+
+    Example:
+        >>> written = write("headlines", "Acme Corp said its board approved a stock split.", Settings(beams=2))
+        >>> len(written.attention) == len(written.summary_tokens)
+        True
+    """
+    text = check_length("the text", text or "", LONGEST_TEXT)
+    if not text:
+        raise InputError("Please give a text to summarize.")
+    found = summarizer(name)
+    if settings.gamma and not hasattr(found.model.get_encoder(), "entities"):
+        raise InputError(
+            f"{name} has no entity attention, which the entity penalty needs; set it to 0, or choose an APESO model."
+        )
+    with _lock, torch.inference_mode():
+        inputs = _inputs(found, text)
+        with Meter() as meter:
+            output = found.model.generate(
+                **inputs,
+                **settings.options(),
+                num_return_sequences=settings.beams,
+                return_dict_in_generate=True,
+            )
+        attention, entities = _looked(found.model, inputs, output.sequences[:1])
+    return _described(found, name, text, settings, inputs, output, attention, entities, meter)
+
+
+def _inputs(found: Summarizer, text: str) -> Any:
+    limit = found.source_limit
+    inputs = found.tokenizer(
+        [text], return_tensors="pt", truncation=limit is not None, max_length=limit, verbose=False
+    )
+    return inputs.to(found.model.device)
+
+
+def _looked(
+    model: Any, inputs: Any, sequence: torch.Tensor
+) -> tuple[torch.Tensor | None, torch.Tensor | None]:
+    """The attention `[summary, source]` with which each token of the best summary was written (mean of the heads of
+    the last layer), and APESO's attention to entities."""
+    encoder_outputs = model.get_encoder()(inputs["input_ids"], attention_mask=inputs["attention_mask"])
+    before = model.config._attn_implementation
+    visible = before in (None, "eager")
+    with suppress(ValueError):  # a model with one implementation only
+        if not visible:
+            model.set_attn_implementation("eager")
+    try:
+        outputs = model(
+            attention_mask=inputs["attention_mask"],
+            encoder_outputs=encoder_outputs,
+            decoder_input_ids=sequence[:, :-1],
+            output_attentions=True,
+            use_cache=False,
+        )
+    finally:
+        if not visible:
+            with suppress(ValueError):
+                model.set_attn_implementation(before)
+    layers = outputs.cross_attentions
+    attention = None if not layers or layers[-1] is None else layers[-1][0].mean(0).float()
+    entities = getattr(encoder_outputs, "entity_attention", None)
+    return attention, None if entities is None else entities[0].float()
+
+
+def _described(
+    found: Summarizer,
+    name: str,
+    text: str,
+    settings: Settings,
+    inputs: Any,
+    output: Any,
+    attention: torch.Tensor | None,
+    entities: torch.Tensor | None,
+    meter: Meter,
+) -> Written:
+    words = getattr(inputs, "unknown_words", None)
+    decode = found.tokenizer.batch_decode
+    copied = {} if words is None else {"unknown_words": words * settings.beams}
+    summaries = [part.strip() for part in decode(output.sequences, skip_special_tokens=True, **copied)]
+    special = set(found.tokenizer.all_special_ids)
+    source_ids = inputs["input_ids"][0].tolist()
+    places = [place for place, token in enumerate(source_ids) if token not in special]
+    best = output.sequences[0, 1:].tolist()
+    steps = [step for step, token in enumerate(best) if token not in special]
+    one = {} if words is None else {"unknown_words": words}
+    return Written(
+        model=name,
+        settings=settings,
+        summaries=summaries,
+        scores=[float(score) for score in output.sequences_scores],
+        summary_tokens=[decode([[best[step]]], **one)[0].strip() or "·" for step in steps],
+        source_tokens=_source_tokens(found, text, source_ids, places, one),
+        attention=[] if attention is None else attention[steps][:, places].tolist(),
+        entities=None if entities is None else entities[places].tolist(),
+        cut=_is_cut(found, text, len(source_ids)),
+        seconds=meter.seconds,
+        peak_memory=meter.peak_memory,
+        parameters=sum(weight.numel() for weight in found.model.parameters()),
+    )
+
+
+def _source_tokens(
+    found: Summarizer, text: str, ids: Sequence[int], places: Sequence[int], words: dict[str, Any]
+) -> list[str]:
+    """The tokens as they stand in the text, each with the space before it."""
+    limit = found.source_limit
+    encoding = found.tokenizer(
+        [text], truncation=limit is not None, max_length=limit, return_offsets_mapping=True, verbose=False
+    )
+    offsets = encoding.get("offset_mapping")
+    if offsets is None:
+        return [" " + found.tokenizer.batch_decode([[ids[place]]], **words)[0].strip() for place in places]
+    tokens, before = [], 0
+    for place in places:
+        end = max(offsets[0][place][1], before)
+        tokens.append(text[before:end])
+        before = end
+    return tokens
+
+
+def _is_cut(found: Summarizer, text: str, read: int) -> bool:
+    limit = found.source_limit
+    if limit is None or read < limit:
+        return False
+    return len(found.tokenizer(text, verbose=False)["input_ids"]) > limit
+
+
+# --- pages ------------------------------------------------------------------------------------------------
+
+
+def summary_html(written: Written) -> str:
+    """The summary, the other beams, and the cost."""
+    shown = escape(written.summary) or "<i>(the model wrote nothing)</i>"
+    parts = [f'<h3>Summary</h3><div class="text summary">{shown}</div>']
+    if written.cut:
+        parts.append(
+            note(f"The model takes {len(written.source_tokens)} tokens; the rest of the text was not read.")
+        )
+    rows = [
+        [str(i + 1), number(score), text]
+        for i, (text, score) in enumerate(zip(written.summaries, written.scores, strict=True))
+    ]
+    parts.append(
+        f"<details><summary>All {len(rows)} beams</summary>"
+        f"{table('Finished summaries, best first', ['', 'score', 'summary'], rows)}</details>"
+    )
+    parts.append(table("What it cost", ["", ""], cost_rows(written)))
+    return f'<div class="result">{"".join(parts)}</div>'
+
+
+def cost_rows(written: Written) -> list[list[str]]:
+    tokens = len(written.summary_tokens)
+    return [
+        ["time", f"{written.seconds:.2f} seconds, {tokens / max(written.seconds, 1e-9):.0f} tokens a second"],
+        ["memory on top of the model", f"{written.peak_memory / 2**20:.0f} MB"],
+        ["model", f"{written.model}, {written.parameters / 1e6:.1f} million parameters"],
+        ["read and written", f"{len(written.source_tokens):,} and {tokens:,} tokens"],
+    ]
+
+
+def attention_html(written: Written, token: int) -> str:
+    """Where the model looked: for all tokens of the summary (0), or for one of them."""
+    if not written.attention:
+        return f'<div class="result">{note("This model shows no attention over the source.")}</div>'
+    if not 0 <= token <= len(written.attention):
+        raise InputError(f"the summary has {len(written.attention)} tokens; there is no number {token}.")
+    rows = written.attention if token == 0 else [written.attention[token - 1]]
+    looked = [sum(column) / len(rows) for column in zip(*rows, strict=True)]
+    of = "all tokens" if token == 0 else f"“{written.summary_tokens[token - 1]}” (token {token})"
+    title = f"Attention over the source while writing {of}"
+    parts = [f"<h3>{escape(title)}</h3>", shaded_words(written.source_tokens, looked, title)]
+    if token == 0:
+        parts.append(_map(written, looked))
+        if written.entities is not None:
+            title = "Attention to entities: what the model takes for salient"
+            parts.append(f"<h3>{title}</h3>{shaded_words(written.source_tokens, written.entities, title)}")
+    return f'<div class="result">{"".join(parts)}</div>'
+
+
+def _map(written: Written, looked: Sequence[float]) -> str:
+    """The heat map; of a long source, the tokens that were looked at most, in the order of the text."""
+    places = sorted(sorted(range(len(looked)), key=lambda place: -looked[place])[:MOST_COLUMNS])
+    values = [[row[place] for place in places] for row in written.attention]
+    columns = [written.source_tokens[place].strip() or "·" for place in places]
+    what = "Each token of the summary (row) over the source (column)"
+    if len(places) < len(looked):
+        what += f": the {len(places)} of {len(looked)} tokens that were looked at most"
+    return heat_map(what, written.summary_tokens, columns, values)
+
+
+def to_json(written: Written) -> str:
+    """Summary, beams, settings and cost."""
+    result = {
+        "model": written.model,
+        "summary": written.summary,
+        "beams": [
+            {"score": score, "summary": text}
+            for text, score in zip(written.summaries, written.scores, strict=True)
+        ],
+        "settings": asdict(written.settings),
+        "cost": {
+            "seconds": written.seconds,
+            "peak_memory": written.peak_memory,
+            "parameters": written.parameters,
+            "source_tokens": len(written.source_tokens),
+            "summary_tokens": len(written.summary_tokens),
+        },
+    }
+    return json.dumps(result, indent=2, ensure_ascii=False)
