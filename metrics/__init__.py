@@ -33,6 +33,7 @@ METRICS: dict[str, str] = {
     "sms": "Sms",
     "s_wms": "SWms",
     "vert": "Vert",
+    "apes": "Apes",
 }
 """Name of the folder: name of the class in its `scorer.py`."""
 

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -35,8 +35,63 @@ _POSSESSIVE = re.compile(r"\s?(?:['’`]s|(?<=s)['’])$", re.IGNORECASE)
 # An article before a name; the result of a match after it ("Burnley 1-0"), which recognisers take along.
 _AROUND = re.compile(r"^(?:the|an?)\s+|\s+\d+\s?[-–]\s?\d+$", re.IGNORECASE)
 _INITIALS = re.compile(r"(?:[^\W\d_]\.\s?)+[^\W\d_]?\.?")
-_TITLES = frozenset("mr mrs ms miss dr sir lord lady dame prof professor rev sgt capt president mp".split())  # noqa: SIM905
-_COMPANY_ENDINGS = frozenset("inc corp corporation co company ltd limited plc llc ag sa nv fc afc cf".split())  # noqa: SIM905
+_TITLES = frozenset(
+    (
+        "mr",
+        "mrs",
+        "ms",
+        "miss",
+        "dr",
+        "sir",
+        "lord",
+        "lady",
+        "dame",
+        "prof",
+        "professor",
+        "rev",
+        "sgt",
+        "capt",
+    )
+)
+_PARTICLES = frozenset(
+    (
+        "de",
+        "la",
+        "du",
+        "da",
+        "di",
+        "do",
+        "dos",
+        "das",
+        "del",
+        "von",
+        "van",
+        "der",
+        "den",
+        "bin",
+        "al",
+        "el",
+        "le",
+    )
+)
+_COMPANY_ENDINGS = frozenset(
+    (
+        "inc",
+        "corp",
+        "corporation",
+        "co",
+        "company",
+        "ltd",
+        "limited",
+        "plc",
+        "llc",
+        "ag",
+        "sa",
+        "nv",
+        "fc",
+        "afc",
+    )
+)
 _SURNAME_KINDS = ("PERSON", "ORG")
 """What a recogniser calls a bare surname; "Jordan", when it is a country, is nobody's."""
 
@@ -70,6 +125,29 @@ def clean_name(name: str) -> str:
     name = _POSSESSIVE.sub("", name).strip("'’")
     name = _AROUND.sub("", name)
     return name if any(c.isalpha() for c in name) else ""
+
+
+def split_name(name: str) -> list[str]:
+    """The names in what a recogniser took for one: it does not stop at verbs between two names.
+
+    Example:
+        >>> split_name("Arsenal beat Burnley"), split_name("Bank of England"), split_name("wayne rooney")
+        (['Arsenal', 'Burnley'], ['Bank of England'], ['wayne rooney'])
+    """
+    words = name.split()
+    small = [word[:1].islower() and word not in STOP_WORDS and word not in _PARTICLES for word in words]
+    if not any(small) or all(word[:1].islower() for word in words):
+        return [name]
+    runs = " ".join("\n" if is_small else word for word, is_small in zip(words, small, strict=True))
+    found = []
+    for run in runs.split("\n"):
+        inside = run.split()
+        while inside and inside[-1][:1].islower():
+            inside.pop()
+        while inside and inside[0][:1].islower():
+            inside.pop(0)
+        found += [" ".join(inside)] if inside else []
+    return found
 
 
 def _key(name: str) -> tuple[str, ...]:
@@ -155,8 +233,8 @@ class Entities:
 
     def extended(self, mentions: Iterable[Mention]) -> Entities:
         """A copy that knows more names. The entities that are here keep their ids and never become one."""
-        mentions = [mention for mention in mentions if not self._knows(mention)]
-        if not mentions:
+        new = [Mention(*pair) for pair in _cleaned(mentions) if not self._knows(pair[0])]
+        if not new:
             return self
         copy = Entities()
         copy._entities = {
@@ -164,13 +242,12 @@ class Entities:
             for id, entity in self._entities.items()
         }
         copy._by_key = dict(self._by_key)
-        copy._add(mentions)
+        copy._add(new)
         return copy
 
-    def _knows(self, mention: Mention) -> bool:
-        name = clean_name(mention.name)
-        id = self._by_key.get(_key(name)) if name else None
-        return not name or (id is not None and name in self._entities[id].names)
+    def _knows(self, name: str) -> bool:
+        id = self._by_key.get(_key(name))
+        return id is not None and name in self._entities[id].names
 
     def spans(self, text: str) -> list[tuple[int, int, str]]:
         """Where entities are mentioned: start, end and id, in the order of the text.
@@ -209,9 +286,8 @@ class Entities:
 
     def _add(self, mentions: Iterable[Mention]) -> None:
         fixed = set(self._entities)
-        for mention in mentions:
-            name = clean_name(mention.name)
-            key = _key(name) if name else ()
+        for name, kind in _cleaned(mentions):
+            key = _key(name)
             if not key or (len(key) == 1 and (len(key[0]) < 2 or name in STOP_WORDS)):
                 continue
             id = self._by_key.get(key)
@@ -219,7 +295,7 @@ class Entities:
                 id = f"@entity{len(self._by_key)}"
                 self._entities[id] = _Entity(id, key)
                 self._by_key[key] = id
-            self._entities[id].add(name, mention.kind)
+            self._entities[id].add(name, kind)
         self._join_aliases(fixed)
         self._patterns = None
 
@@ -258,6 +334,13 @@ class Entities:
             for other in self._entities.values()
         )
         return set() if claimed or len(surname) < 3 or surname in STOP_WORDS else {surname}
+
+
+def _cleaned(mentions: Iterable[Mention]) -> Iterator[tuple[str, str]]:
+    for mention in mentions:
+        for part in split_name(mention.name):
+            if name := clean_name(part):
+                yield name, mention.kind
 
 
 def _is_alias(short: _Entity, full: _Entity) -> bool:

@@ -63,6 +63,15 @@ def recogniser(
     return Recogniser(model, cache_folder, processes)
 
 
+def forget() -> None:
+    """Drop what all recognisers of this process remember in memory; the models stay loaded."""
+    for one in list(_recognisers):
+        one.clear()
+
+
+_recognisers: weakref.WeakSet[Recogniser] = weakref.WeakSet()
+
+
 class Recogniser:
     """See `recogniser`. Call it with texts; safe to call from several threads."""
 
@@ -74,6 +83,7 @@ class Recogniser:
         self._disk = None if cache_folder is None else _Disk(Path(cache_folder).expanduser(), self.identity)
         self._lock = threading.RLock()
         self._helper: _Helper | None = None
+        _recognisers.add(self)
 
     def __call__(self, texts: Iterable[str]) -> list[tuple[Mention, ...]]:
         texts = list(texts)

@@ -8,6 +8,7 @@ from typing import Any
 
 from summarily.metrics import Metric, load
 from summarily.sample import SYSTEMS, load_sample
+from tests.metrics.apes.tiny_reader import attentive
 from tests.metrics.tiny import checkpoint
 
 TOLERANCE = 1e-6
@@ -22,6 +23,7 @@ CASES: dict[str, dict[str, Any] | Callable[[], dict[str, Any]]] = {
     "sms": {},
     "s_wms": {},
     "vert": {},
+    "apes": lambda: {"reader": "attentive", "model": attentive()},
 }
 
 
@@ -37,8 +39,10 @@ def make(name: str) -> Metric:
 def forget() -> None:
     """Drop everything encoded so far, so that a second score is computed and not remembered."""
     from summarily.metrics import encoding
+    from summarily.metrics.apes import recognition
 
     encoding.forget()
+    recognition.forget()
 
 
 @functools.cache
