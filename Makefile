@@ -1,6 +1,7 @@
 # make demo   install and score the bundled sample with every metric that runs offline
 # make test   install everything and run the test suite
 # make lint   ruff and mypy;  make bench  our speed beside the peers';  make slow  what takes minutes
+# make study-long        the thesis' experiments with long documents, resumable (about an hour)
 # make study-attention   the papers' comparison of attention mechanisms, resumable (about 90 minutes)
 
 PYTHON ?= python3
@@ -11,7 +12,7 @@ INSTALL := $(BIN)/pip install --quiet --disable-pip-version-check --constraint c
 THREADS := OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 TOKENIZERS_PARALLELISM=false
 BENCHMARKS := $(filter-out __init__ timing,$(basename $(notdir $(wildcard tests/benchmarks/*.py))))
 
-.PHONY: demo test lint types bench slow study-attention clean
+.PHONY: demo test lint types bench slow study-attention study-long clean
 
 demo: $(VENV)/demo.installed
 	$(BIN)/summarily score --sample
@@ -39,6 +40,9 @@ bench: $(VENV)/all.installed
 # Studies take their data from SUMMARILY_DATA (or DATA=folder) and go on where they were stopped.
 study-attention: $(VENV)/all.installed
 	$(BIN)/summarily study attention $(if $(DATA),--data $(DATA))
+
+study-long: $(VENV)/all.installed
+	$(BIN)/summarily study long $(if $(DATA),--data $(DATA))
 
 $(VENV)/bin/pip:
 	$(PYTHON) -m venv $(VENV)

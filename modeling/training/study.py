@@ -103,13 +103,21 @@ def predictions(cell: Cell, folder: Path) -> tuple[list[str], list[list[str]]]:
 # --- command ----------------------------------------------------------------------------------------------
 
 STUDIES = {
+    "apeso": (
+        "summarily.modeling.apeso.study",
+        "does the entity layer help? pointer-generator and APESO on news",
+    ),
     "attention": (
         "summarily.modeling.attention_variants.study",
         "attention mechanisms on headlines, equal budgets",
     ),
     "bleurt": (
         "summarily.modeling.bleurt.training",
-        "our small BLEURT: train it on signals and ratings, and measure it",
+        "our small BLEURT: signals of other metrics, then people's ratings",
+    ),
+    "long": (
+        "summarily.modeling.led.study",
+        "LED and RED on papers: by length, starts, window and attention",
     ),
 }
 
