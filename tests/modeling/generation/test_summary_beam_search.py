@@ -35,7 +35,8 @@ def pointer_generator(vocabulary=VOCABULARY):
     model = roughen(PointerGeneratorForConditionalGeneration(config))
     with torch.no_grad():
         model.vocabulary.bias[config.eos_token_id] -= 2  # or nothing but the end would be written
-        model.model.decoder.step.attention.score.weight.mul_(60)  # attention that differs from place to place
+        for part in ("key", "score"):  # attention that differs from place to place
+            getattr(model.model.decoder.step.attention, part).weight.mul_(20)
     return model
 
 
