@@ -224,8 +224,7 @@ class _Filler:
             texts.append(" ".join(_put(tokens[i], mask) if i in hidden else tokens[i] for i in window))
         inputs = self.tokenizer(texts, return_tensors="pt", padding=True, truncation=True).to(self.device)
         with torch.inference_mode():
-            logits = self.model(**inputs).logits.cpu()
-        logits[:, :, ~self.words] = -math.inf
+            logits = self.model(**inputs).logits.cpu().masked_fill(~self.words, -math.inf)
         filled = []
         for row, (tokens, _, places) in enumerate(asked):
             masked = (inputs["input_ids"][row] == self.tokenizer.mask_token_id).nonzero()[:, 0].tolist()

@@ -145,7 +145,10 @@ def _read_named(
             f"{name} is not on the Hub in one piece; give its folder with --data or SUMMARILY_DATA."
         )
     repository, hub_split = hub
-    table = read_table(repository, split or hub_split)
+    try:
+        table = read_table(repository, split or hub_split)
+    except InputError as error:
+        raise InputError(f"{error} Or give the folder of its files with --data or SUMMARILY_DATA.") from error
     return _from_any_table(name, table, question or default, Columns(), None)
 
 

@@ -158,7 +158,12 @@ def _pyplot() -> Any:
 
 def _svg(figure: Any) -> str:
     stream = io.StringIO()
-    figure.savefig(stream, format="svg", bbox_inches="tight", metadata={"Date": None, "Creator": None})
+    figure.savefig(
+        stream,
+        format="svg",
+        bbox_inches="tight",
+        metadata=dict.fromkeys(("Date", "Creator", "Format", "Type")),
+    )
     _pyplot().close(figure)
     return stream.getvalue()[stream.getvalue().index("<svg") :]
 

@@ -172,8 +172,8 @@ VALUES = {
 def choose_metrics(names: str = "all", preset: str = "light") -> tuple[dict[str, Metric], dict[str, str]]:
     """Metrics by label, and those left out with the reason.
 
-    "all" is every metric that runs here, MoverScore with 1-grams and 2-grams, the movers with static and with
-    contextual embeddings; otherwise a comma-separated list of names, each with its options in brackets if any.
+    "all" is every metric that runs here: MoverScore with 1-grams and 2-grams, the movers with static and with
+    contextual embeddings, ROUGE with texts split into sentences (else Lsum is L); otherwise a comma-separated list of names, each with its options in brackets if any.
 
     Example:
         >>> list(choose_metrics("rouge, wms(embeddings=contextual)")[0])
@@ -188,7 +188,7 @@ def choose_metrics(names: str = "all", preset: str = "light") -> tuple[dict[str,
             metrics["mover-1"] = load(name, preset=preset, n_gram=1)
             metrics["mover-2"] = load(name, preset=preset, n_gram=2)
             continue
-        metrics[name] = metric
+        metrics[name] = metric if name != "rouge" else load(name, preset=preset, split_sentences=True)
         if name in ("wms", "sms", "s_wms"):
             metrics[f"{name} contextual"] = load(name, preset=preset, embeddings="contextual")
     return metrics, skipped
