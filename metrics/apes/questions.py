@@ -389,10 +389,11 @@ def replace_spans(text: str, spans: Sequence[tuple[int, int, str]]) -> str:
 
 @dataclass
 class Cloze:
-    """The questions of a summary and the entities they are about."""
+    """The questions of a summary, the entities they are about, and how many questions each reference gave."""
 
     questions: list[Question]
     entities: Entities
+    by_reference: list[int]
 
     @property
     def salient(self) -> set[str]:
@@ -443,10 +444,11 @@ def make_cloze(
         if given is not None:
             mentions += [Mention(name, "ORG") for name in given.names.values()]
     entities = Entities(mentions)
-    questions: list[Question] = []
-    for text, given in zip(references, ready, strict=True):
-        questions += blank(text, entities) if given is None else [given.question_about(entities)]
-    return Cloze(questions, entities)
+    asked = [
+        blank(text, entities) if given is None else [given.question_about(entities)]
+        for text, given in zip(references, ready, strict=True)
+    ]
+    return Cloze([question for own in asked for question in own], entities, [len(own) for own in asked])
 
 
 def blank(text: str, entities: Entities) -> list[Question]:

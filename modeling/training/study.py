@@ -103,6 +103,10 @@ def predictions(cell: Cell, folder: Path) -> tuple[list[str], list[list[str]]]:
 # --- command ----------------------------------------------------------------------------------------------
 
 STUDIES = {
+    "apes": (
+        "summarily.metrics.apes.study",
+        "does APES measure what it should? readers, known summaries, people",
+    ),
     "apeso": (
         "summarily.modeling.apeso.study",
         "does the entity layer help? pointer-generator and APESO on news",

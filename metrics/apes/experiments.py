@@ -1,0 +1,292 @@
+"""The experiments behind `summarily study apes`: each returns plain numbers, which the command stores and tabulates."""
+
+from __future__ import annotations
+
+import itertools
+import random
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from summarily.metrics.apes.corpus import Reading, read_rows, split_of
+from summarily.metrics.apes.questions import Entities
+from summarily.metrics.apes.readers import Reader
+from summarily.metrics.apes.recognition import recogniser
+from summarily.metrics.apes.scorer import Apes, Read
+from summarily.metrics.apes.truecasing import Truecaser
+from summarily.metrics.base import make_examples
+from summarily.metrics.meta_evaluation.correlation import coefficient, correlate
+from summarily.metrics.meta_evaluation.human import Judgements
+from summarily.metrics.text import sentences
+
+ROUGE_KEYS = ("rouge1", "rouge2", "rougeL")
+LEVELS = ("pooled", "input", "system")
+_CHUNK = 200
+
+
+class Document(NamedTuple):
+    """An article and its reference summary."""
+
+    source: str
+    reference: str
+
+
+# --- how well readers read ----------------------------------------------------------------------------------
+
+
+def accuracy(readings: Sequence[Reading], reader: Reader) -> dict[str, Any]:
+    """Right answers of each article, with what is needed for intervals and comparisons."""
+    start = time.perf_counter()
+    answers = reader.answer(
+        [reading.passage for reading in readings],
+        [[question.text for question in reading.questions] for reading in readings],
+        [{id: names[0] for id, names in reading.names.items()} for reading in readings],
+    )
+    return {
+        "correct": [
+            sum(question.answer == given.entity for question, given in zip(r.questions, row, strict=True))
+            for r, row in zip(readings, answers, strict=True)
+        ],
+        "questions": [len(reading.questions) for reading in readings],
+        "collection": [reading.collection for reading in readings],
+        "seconds": time.perf_counter() - start,
+        "reader": reader.signature_fields(),
+    }
+
+
+def first_of_each(readings: Iterable[Reading], articles: int) -> list[Reading]:
+    """The first articles of each collection, ordered by the hash of their text, so as by chance."""
+    kept: dict[str, list[Reading]] = {}
+    for reading in sorted(readings, key=lambda reading: reading.id):
+        if len(own := kept.setdefault(reading.collection, [])) < articles:
+            own.append(reading)
+    return [reading for collection in sorted(kept) for reading in kept[collection]]
+
+
+# --- summaries of known quality -----------------------------------------------------------------------------
+
+
+def held_out_documents(folder: Path, split: str = "test") -> list[Document]:
+    """CNN/DailyMail articles of a split of the reader's corpus, with their highlights."""
+    rows = read_rows(folder / "news/cnndm_articles.jsonl.gz")
+    return [
+        Document(row["article"], "\n".join(row["highlights"]))
+        for row in rows
+        if split_of(row["article"]) == split
+    ]
+
+
+def judged_documents(judgements: Judgements) -> list[Document]:
+    """The articles of a set of judgements, each with its first reference."""
+    found: dict[str, Document] = {}
+    for input, source, references in zip(
+        judgements.inputs, judgements.source_texts, judgements.references, strict=True
+    ):
+        found.setdefault(input, Document(source or "", references[0]))
+    return list(found.values())
+
+
+def shuffled(text: str, names: Entities, seed: int) -> str:
+    """The words of a text in random order; mentions of entities stay whole.
+
+    Example:
+        >>> sorted(shuffled("Snow fell in Oslo", Entities(), 0).split())
+        ['Oslo', 'Snow', 'fell', 'in']
+    """
+    units: list[str] = []
+    done = 0
+    for start, end, _ in names.spans(text):
+        units += [*text[done:start].split(), text[start:end]]
+        done = end
+    units += text[done:].split()
+    random.Random(seed).shuffle(units)
+    return " ".join(units)
+
+
+def summaries_of_known_quality(
+    documents: Sequence[Document], cache_folder: str | None
+) -> dict[str, list[str]]:
+    """The rows of the paper's Table 4 that need no summarizer, and a list of the source's entities."""
+    recognise = recogniser(cache_folder=cache_folder)
+    in_source = recognise([document.source for document in documents])
+    in_reference = recognise([document.reference for document in documents])
+    rows: dict[str, list[str]] = {
+        "gold": [document.reference for document in documents],
+        "source": [document.source for document in documents],
+        "lead 3": [" ".join(sentences(document.source)[:3]) for document in documents],
+    }
+    rows["shuffled gold, names whole"] = [
+        shuffled(document.reference, Entities([*mine, *theirs]), seed)
+        for seed, (document, mine, theirs) in enumerate(zip(documents, in_reference, in_source, strict=True))
+    ]
+    rows["shuffled gold, every word"] = [
+        shuffled(document.reference, Entities(), seed) for seed, document in enumerate(documents)
+    ]
+    rows["all entities of the source"] = [
+        ", ".join(names[0] for names in Entities(mentions).names.values()) for mentions in in_source
+    ]
+    return rows
+
+
+def score_rows(
+    apes: Apes, documents: Sequence[Document], rows: Mapping[str, Sequence[str]]
+) -> dict[str, Any]:
+    """APES with its interval, entities, and ROUGE of each row."""
+    from summarily.metrics import load
+
+    references = [document.reference for document in documents]
+    sources = [document.source for document in documents]
+    rouge = load("rouge")
+    result: dict[str, Any] = {}
+    for name, texts in rows.items():
+        score = apes.compute(list(texts), references, sources, confidence=0.95)
+        assert score.interval is not None and score.weights is not None
+        result[name] = {
+            "apes": float(score),
+            "interval": list(score.interval["apes"][:2]),
+            "entities": score.mean["apes_entities"],
+            "salient": score.mean["apes_salient_entities"],
+            "per_example": score.per_example["apes"],
+            "weights": score.weights,
+            "counts": score.counts,
+            "signature": str(score.signature),
+            **(
+                {key: 100 * rouge.compute(texts, references).mean[key] for key in ROUGE_KEYS}
+                if name != "source"
+                else {}
+            ),
+        }
+    return result
+
+
+# --- agreement with people ----------------------------------------------------------------------------------
+
+
+def read_judged(apes: Apes, judgements: Judgements) -> dict[str, Any]:
+    """Every judged summary read once with the questions of all its references.
+
+    Returns, per summary, right answers and questions of each reference, and how densely the article mentions the
+    entities that answer questions: mentions over different ones.
+    """
+    examples = make_examples(judgements.summaries, judgements.references, judgements.sources)
+    correct: list[list[int]] = []
+    asked: list[list[int]] = []
+    density: list[float | None] = []
+    known: dict[str, float | None] = {}
+    for start in range(0, len(examples), _CHUNK):
+        chunk = examples[start : start + _CHUNK]
+        for example, read in zip(chunk, apes.read(chunk), strict=True):
+            right, questions = _by_reference(read)
+            correct.append(right)
+            asked.append(questions)
+            source = example.source or ""
+            if source not in known:
+                known[source] = _density(read, source)
+            density.append(known[source])
+    return {"correct": correct, "asked": asked, "density": density, "signature": str(apes.signature())}
+
+
+def _by_reference(read: Read) -> tuple[list[int], list[int]]:
+    right = [
+        question.answer == answer.entity
+        for question, answer in zip(read.cloze.questions, read.answers, strict=True)
+    ]
+    ends = np.cumsum([0, *read.cloze.by_reference])
+    return [sum(right[a:b]) for a, b in itertools.pairwise(ends)], list(read.cloze.by_reference)
+
+
+def _density(read: Read, source: str) -> float | None:
+    found = [id for _, _, id in read.cloze.entities.spans(source) if id in read.cloze.salient]
+    return len(found) / len(set(found)) if found else None
+
+
+def rouge_by_references(judgements: Judgements) -> dict[str, dict[str, list[float]]]:
+    """ROUGE with the first n references, and with each reference alone: {"first 2": {"rouge1": [...]}, "only 3": ...}."""
+    from summarily.metrics import load
+
+    rouge = load("rouge")
+    most = min(map(len, judgements.references))
+    found: dict[str, dict[str, list[float]]] = {}
+    for n in range(most):
+        for name, cut in ((f"first {n + 1}", slice(0, n + 1)), (f"only {n + 1}", slice(n, n + 1))):
+            score = rouge.compute(
+                judgements.summaries, [references[cut] for references in judgements.references]
+            )
+            found[name] = {key: score.per_example[key] for key in ROUGE_KEYS}
+    return found
+
+
+def apes_by_references(read: Mapping[str, Any]) -> dict[str, np.ndarray]:
+    """APES of each summary with the first n references and with each alone; NaN where nothing is asked."""
+    most = min(map(len, read["asked"]))
+    correct = np.array([row[:most] for row in read["correct"]], dtype=float)
+    asked = np.array([row[:most] for row in read["asked"]], dtype=float)
+    found = {}
+    with np.errstate(invalid="ignore"):
+        for n in range(most):
+            found[f"first {n + 1}"] = 100 * correct[:, : n + 1].sum(1) / asked[:, : n + 1].sum(1)
+            found[f"only {n + 1}"] = 100 * correct[:, n] / asked[:, n]
+    return found
+
+
+def correlations(
+    judgements: Judgements, read: Mapping[str, Any], rouge: Mapping[str, Mapping[str, Sequence[float]]]
+) -> dict[str, dict[str, dict[str, float]]]:
+    """Pearson's r with people by set of references, metric and level, on the summaries about which something is asked."""
+    found: dict[str, dict[str, dict[str, float]]] = {}
+    for name, apes in apes_by_references(read).items():
+        kept = np.flatnonzero(~np.isnan(apes))
+        columns = {"apes": apes, **{key: np.array(values) for key, values in rouge[name].items()}}
+        found[name] = {
+            metric: {
+                level: correlate(
+                    values[kept],
+                    np.array(judgements.human)[kept],
+                    level,
+                    "pearson",
+                    [judgements.inputs[i] for i in kept],
+                    [judgements.systems[i] for i in kept],
+                ).value
+                for level in LEVELS
+            }
+            for metric, values in columns.items()
+        }
+        found[name]["apes"]["summaries"] = float(len(kept))
+    return found
+
+
+def matrix(columns: Mapping[str, Sequence[float]]) -> list[list[float]]:
+    """Pearson's r between metrics, over the rows where all are defined."""
+    values = np.array(list(columns.values()), dtype=float)
+    values = values[:, ~np.isnan(values).any(0)]
+    return [[coefficient("pearson", a, b) for b in values] for a in values]
+
+
+def density_by_score(read: Mapping[str, Any]) -> dict[str, tuple[float | None, int]]:
+    """Mean density of salient entities in the articles of perfect and of zero summaries, and how many there are."""
+    scores = apes_by_references(read)["first 1"]
+    density = np.array(read["density"], dtype=float)
+    found: dict[str, tuple[float | None, int]] = {}
+    for name, value in (("perfect", 100.0), ("zero", 0.0)):
+        own = density[scores == value]
+        own = own[~np.isnan(own)]
+        found[name] = (float(own.mean()) if len(own) else None, len(own))
+    return found
+
+
+def truecased(judgements: Judgements, folder: Path) -> Judgements:
+    """The same with summaries and articles truecased through the test set's references."""
+    texts = [row["reference"] for row in read_rows(folder / "news/cnndm_test_references.jsonl.gz")]
+    truecase = Truecaser(texts)
+    judgements.summaries = [truecase(text) for text in judgements.summaries]
+    known: dict[str, str] = {}
+    for source in judgements.source_texts:
+        if source is not None and source not in known:
+            known[source] = truecase(source)
+    judgements.source_texts = [
+        None if source is None else known[source] for source in judgements.source_texts
+    ]
+    return judgements

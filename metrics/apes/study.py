@@ -1,0 +1,380 @@
+"""Does APES measure what it should? Readers, summaries of known quality, and agreement with people.
+
+Three parts, each stored as it is done, so that an interrupted study goes on where it was:
+
+    accuracy   how well readers read articles they have never seen, beside baselines
+    rows       the paper's Tables 3 and 4 as far as they need no summarizer: gold, source, lead 3, shuffled gold
+    people     correlation with people on SummEval and REALSumm beside ROUGE, by number of references
+
+    summarily study apes --data FOLDER
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+PARTS = ("accuracy", "rows", "people")
+TRAINED = ("attentive", "cross")
+BASELINES = ("zero-shot", "overlap", "most-frequent", "first")
+QUESTIONS_OF_PEOPLE = {
+    "summeval": ("relevance", "consistency", "coherence", "fluency"),
+    "realsumm": ("litepyramid_recall",),
+}
+PAPER_ROWS = {
+    # row: APES, entities, salient entities (Tables 3 and 4 of the paper)
+    "gold": (85.5, 6.00, 4.90),
+    "source": (61.1, None, None),
+    "lead 3": (45.1, None, None),
+    "shuffled gold, names whole": (30.9, None, None),
+}
+_COLLECTIONS = {
+    "all": "all articles",
+    "cnndm_articles": "CNN/DailyMail",
+    "bbc_news_summary": "BBC",
+    "reuters_train": "Reuters",
+}
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--parts", default=",".join(PARTS), help="comma-separated (default: %(default)s)")
+    parser.add_argument("--readers", default=",".join(TRAINED), help="to study (default: %(default)s)")
+    parser.add_argument(
+        "--articles", type=int, default=150, help="articles of each collection (default: %(default)s)"
+    )
+    parser.add_argument("--output", default="runs/study-apes", help="default: %(default)s")
+    parser.add_argument("--data", metavar="FOLDER", help="folder of the data (default: SUMMARILY_DATA)")
+    parser.add_argument(
+        "--cache", metavar="FOLDER", help="where entities are remembered (default: OUTPUT/entities)"
+    )
+
+
+def run(options: argparse.Namespace) -> int:
+    """Run or go on with the study, then write `STUDY.md`."""
+    from summarily.metrics.base import InputError
+    from summarily.metrics.files import write_atomically
+
+    folder = Path(options.output)
+    folder.mkdir(parents=True, exist_ok=True)
+    options.cache = options.cache or str(folder / "entities")
+    parts, readers = options.parts.split(","), options.readers.split(",")
+    if unknown := set(parts) - set(PARTS) | set(readers) - {*TRAINED, *BASELINES}:
+        raise InputError(f"unknown parts or readers: {', '.join(sorted(unknown))}.")
+    for part in parts:
+        {"accuracy": run_accuracy, "rows": run_rows, "people": run_people}[part](folder, options, readers)
+    text = report(folder)
+    write_atomically(folder / "STUDY.md", text)
+    print(text)
+    print(f"written to {folder}: STUDY.md and the numbers behind it")
+    return 0
+
+
+def stored(folder: Path, name: str, make: Callable[[], Any]) -> Any:
+    """What `make` returns, from the file where an earlier run has left it."""
+    from summarily.metrics.files import write_atomically
+
+    path = folder / f"{name}.json"
+    if not path.is_file():
+        write_atomically(path, json.dumps(make(), allow_nan=False))
+        print(f"{name}: done", flush=True)
+    return json.loads(path.read_text())
+
+
+# --- the parts ----------------------------------------------------------------------------------------------
+
+
+def run_accuracy(folder: Path, options: argparse.Namespace, readers: Sequence[str]) -> None:
+    """Trained readers on dev (the choice) and test, baselines on test."""
+    from summarily.metrics.apes import experiments
+    from summarily.metrics.apes.corpus import load_or_make, read_corpus
+    from summarily.metrics.apes.readers import load_reader
+
+    corpus = load_or_make(folder / "cloze.jsonl.gz", options.data, options.cache)
+    for split, names in (("dev", readers), ("test", list(dict.fromkeys([*readers, *BASELINES])))):
+        readings = experiments.first_of_each(read_corpus(corpus, split), options.articles)
+        for name in names:
+            stored(
+                folder,
+                f"accuracy-{split}-{name}",
+                lambda name=name, readings=readings: experiments.accuracy(readings, load_reader(name)),  # type: ignore[misc]
+            )
+
+
+def run_rows(folder: Path, options: argparse.Namespace, readers: Sequence[str]) -> None:
+    from summarily.metrics.apes import experiments
+    from summarily.metrics.apes.scorer import Apes
+    from summarily.metrics.meta_evaluation.human import data_folder, read_judgements
+
+    data = data_folder(options.data)
+    sets = {
+        "held-out": lambda: experiments.held_out_documents(data)[: options.articles],
+        "summeval": lambda: experiments.judged_documents(read_judgements("summeval", folder=data)),
+    }
+    for set_name, load_documents in sets.items():
+        documents = load_documents()
+        rows = experiments.summaries_of_known_quality(documents, options.cache)
+        for name in dict.fromkeys([*readers, "zero-shot"]):
+            apes = Apes(reader=name, cache_folder=options.cache)
+            stored(
+                folder,
+                f"rows-{set_name}-{name}",
+                lambda apes=apes, documents=documents, rows=rows: experiments.score_rows(
+                    apes, documents, rows
+                ),  # type: ignore[misc]
+            )
+
+
+def run_people(folder: Path, options: argparse.Namespace, readers: Sequence[str]) -> None:
+    from summarily.metrics.apes import experiments
+    from summarily.metrics.apes.scorer import Apes
+    from summarily.metrics.meta_evaluation.human import data_folder, read_judgements
+
+    data = data_folder(options.data)
+    for set_name, questions in QUESTIONS_OF_PEOPLE.items():
+        by_question = {question: read_judgements(set_name, question, data) for question in questions}
+        judgements = experiments.truecased(by_question[questions[0]], data)
+        rouge = stored(folder, f"rouge-{set_name}", lambda j=judgements: experiments.rouge_by_references(j))  # type: ignore[misc]
+        for name in readers:
+            apes = Apes(reader=name, cache_folder=options.cache)
+            read = stored(
+                folder,
+                f"read-{set_name}-{name}",
+                lambda apes=apes, j=judgements: experiments.read_judged(apes, j),  # type: ignore[misc]
+            )
+            result = {
+                question: experiments.correlations(own, read, rouge) for question, own in by_question.items()
+            }
+            columns = {"apes": experiments.apes_by_references(read)["first 1"], **rouge["first 1"]}
+            stored(
+                folder,
+                f"people-{set_name}-{name}",
+                lambda result=result, columns=columns, read=read: {  # type: ignore[misc]
+                    "correlations": result,
+                    "matrix": experiments.matrix(columns),
+                    "columns": list(columns),
+                    "density": experiments.density_by_score(read),
+                    "signature": read["signature"],
+                },
+            )
+
+
+# --- the report ---------------------------------------------------------------------------------------------
+
+
+def report(folder: Path) -> str:
+    """All that is stored, as Markdown."""
+    parts = [
+        "# APES: study",
+        "Written by `summarily study apes --data FOLDER`. Intervals are 95%, by bootstrap over articles.",
+        *accuracy_report(folder),
+        *rows_report(folder),
+        *people_report(folder),
+    ]
+    return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def _load(folder: Path, start: str) -> dict[str, Any]:
+    """The stored results whose name starts so, by the rest of the name."""
+    return {
+        path.stem.removeprefix(start): json.loads(path.read_text())
+        for path in sorted(folder.glob(f"{start}*.json"))
+    }
+
+
+def _markdown(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    from summarily.metrics.meta_evaluation.reports import Table
+
+    return Table("", list(header), [list(row) for row in rows]).markdown()
+
+
+def _accuracy(result: Mapping[str, Any], collection: str) -> str:
+    """Pooled accuracy with its interval."""
+    from summarily.metrics.base import weighted_mean
+    from summarily.metrics.resampling import mean_intervals
+
+    kept = [
+        (correct, questions)
+        for correct, questions, own in zip(
+            result["correct"], result["questions"], result["collection"], strict=True
+        )
+        if collection in ("all", own)
+    ]
+    values, weights = [100 * c / q for c, q in kept], [q for _, q in kept]
+    low, high = mean_intervals({"accuracy": values}, weights=weights)["accuracy"]
+    return f"{weighted_mean(values, weights):.1f} ({low:.1f} to {high:.1f})"
+
+
+def accuracy_report(folder: Path) -> list[str]:
+    from summarily.metrics.resampling import paired_test
+
+    parts = []
+    for split, title in (("dev", "the choice of the reader"), ("test", "never used for any choice")):
+        found = _load(folder, f"accuracy-{split}-")
+        if not found:
+            continue
+        found = {name: found[name] for name in (*TRAINED, *BASELINES) if name in found}
+        any_result = next(iter(found.values()))
+        header = ["reader", *_COLLECTIONS.values(), "seconds"]
+        rows = [
+            [name, *(_accuracy(result, key) for key in _COLLECTIONS), f"{result['seconds']:.0f}"]
+            for name, result in found.items()
+        ]
+        parts += [
+            f"## Readers on held-out articles: {split} ({title})",
+            f"Percent of questions answered correctly from the full article; {len(any_result['questions'])} articles, "
+            f"{sum(any_result['questions'])} questions.",
+            _markdown(header, rows),
+        ]
+        lines = []
+        for name in TRAINED:
+            for other in BASELINES:
+                if name in found and other in found:
+                    test = paired_test(
+                        *(_percentages(found[n]) for n in (name, other)), weights=found[name]["questions"]
+                    )
+                    lines.append(
+                        f"- {name} - {other}: {test.difference:+.1f} points ({test.low:+.1f} to {test.high:+.1f}), "
+                        f"permutation p = {test.p_permutation:.4f}"
+                    )
+        parts.append("\n".join(lines))
+    return parts
+
+
+def _percentages(result: Mapping[str, Any]) -> list[float]:
+    return [100 * c / q for c, q in zip(result["correct"], result["questions"], strict=True)]
+
+
+def rows_report(folder: Path) -> list[str]:
+    parts: list[str] = []
+    for set_name, title in (
+        ("held-out", "held-out CNN/DailyMail articles"),
+        ("summeval", "SummEval's articles"),
+    ):
+        found = _load(folder, f"rows-{set_name}-")
+        if not found:
+            continue
+        first = next(iter(found.values()))
+        readers = list(found)
+        header = [
+            "summary",
+            *(f"APES, {r}" for r in readers),
+            "paper",
+            "entities",
+            "salient",
+            "R-1",
+            "R-2",
+            "R-L",
+        ]
+        rows = []
+        for row, own in first.items():
+            paper = PAPER_ROWS.get(row, (None, None, None))
+            rows.append(
+                [
+                    row,
+                    *(
+                        f"{found[r][row]['apes']:.1f} ({found[r][row]['interval'][0]:.1f} to "
+                        f"{found[r][row]['interval'][1]:.1f})"
+                        for r in readers
+                    ),
+                    "" if paper[0] is None else f"{paper[0]:.1f}",
+                    f"{own['entities']:.2f}" + ("" if paper[1] is None else f" (paper {paper[1]:.2f})"),
+                    f"{own['salient']:.2f}" + ("" if paper[2] is None else f" (paper {paper[2]:.2f})"),
+                    *(f"{own[key]:.1f}" if key in own else "" for key in ("rouge1", "rouge2", "rougeL")),
+                ]
+            )
+        counts = first["gold"]["counts"]
+        parts += [
+            f"## Summaries of known quality: {title}",
+            f"{len(first['gold']['per_example'])} articles, {counts['questions']} questions; "
+            f"{counts['references_without_entities']} references without entities.",
+            _markdown(header, rows),
+            "\n".join(f"`{found[reader]['gold']['signature']}`" for reader in readers),
+        ]
+    return parts
+
+
+def people_report(folder: Path) -> list[str]:
+    parts: list[str] = []
+    for set_name, questions in QUESTIONS_OF_PEOPLE.items():
+        for reader, result in _load(folder, f"people-{set_name}-").items():
+            parts.append(f"## Agreement with people: {set_name}, {reader} reader")
+            parts += _agreement(result["correlations"], questions)
+            if set_name == "summeval":
+                parts += _by_references(result["correlations"], questions)
+            cells = [
+                [label, *(f"{value:.2f}" for value in row)]
+                for label, row in zip(result["columns"], result["matrix"], strict=True)
+            ]
+            parts += [
+                "Pearson's r between the metrics, one reference:",
+                _markdown(["", *result["columns"]], cells),
+            ]
+            density = result["density"]
+            parts.append(
+                "Mentions of salient entities in the article per different one: "
+                f"{_r(density['perfect'][0])} where APES is 100 ({density['perfect'][1]} summaries), "
+                f"{_r(density['zero'][0])} where it is 0 ({density['zero'][1]}); the paper has 4.9 and 3.6."
+            )
+            parts.append(f"`{result['signature']}`")
+    return parts
+
+
+def _agreement(found: Mapping[str, Any], questions: Sequence[str]) -> list[str]:
+    rows = []
+    for question in questions:
+        one = found[question]["first 1"]
+        most = [key for key in found[question] if key.startswith("first")][-1]
+        for references in dict.fromkeys(("first 1", most)):
+            for metric, levels in found[question][references].items():
+                rows.append(
+                    [
+                        question,
+                        references,
+                        metric,
+                        *(_r(levels[level]) for level in ("pooled", "input", "system")),
+                    ]
+                )
+    count = int(one["apes"]["summaries"])
+    return [
+        f"Pearson's r on the {count} summaries about whose first reference something is asked.",
+        _markdown(["judgement", "references", "metric", "pooled", "input", "system"], rows),
+    ]
+
+
+def _by_references(found: Mapping[str, Any], questions: Sequence[str]) -> list[str]:
+    """Relevance by number of references, and which metric agrees best on each single reference."""
+    metrics = list(found[questions[0]]["first 1"])
+    sets = [key for key in found[questions[0]] if key.startswith("first")]
+    rows = [
+        [key.removeprefix("first "), *(_r(found[questions[0]][key][metric]["pooled"]) for metric in metrics)]
+        for key in sets
+    ]
+    wins = dict.fromkeys(metrics, 0)
+    trials = 0
+    for question in questions:
+        for key, by_metric in found[question].items():
+            if key.startswith("only"):
+                trials += 1
+                wins[max(metrics, key=lambda metric: by_metric[metric]["pooled"])] += 1
+    singles = [found[questions[0]][key] for key in found[questions[0]] if key.startswith("only")]
+    spread = ", ".join(
+        f"{metric} {min(s[metric]['pooled'] for s in singles):.2f} to {max(s[metric]['pooled'] for s in singles):.2f}"
+        for metric in metrics
+    )
+    return [
+        f"Pooled Pearson's r with {questions[0]} by number of references:",
+        _markdown(["references", *metrics], rows),
+        f"With each of the {len(singles)} references alone, pooled r with {questions[0]} is: {spread}. Over all "
+        f"{trials} trials (a reference and a judgement), the highest r is that of "
+        + ", ".join(f"{metric} in {n}" for metric, n in wins.items())
+        + " (the paper, TAC 2011: APES in 7 of 16, ROUGE-1 in 6, ROUGE-L in 2).",
+    ]
+
+
+def _r(value: float) -> str:
+    from summarily.metrics.meta_evaluation.reports import number
+
+    return number(value)

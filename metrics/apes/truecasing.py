@@ -1,0 +1,44 @@
+"""Capital letters for text that has lost them, from cased text of the same kind.
+
+Lower-cased text ruins entity recognition. A word gets the spelling it has most often inside the sentences of the cased
+texts; words they do not have stay as they are. Not part of the metric: use it on data that come lower-cased.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable
+
+from summarily.metrics.text import sentence_spans
+
+_WORD = re.compile(r"[^\W\d_]+(?:['’.-][^\W\d_]+)*")
+
+
+class Truecaser:
+    """Learns spellings from cased texts; call it with a text to restore.
+
+    Example:
+        >>> truecase = Truecaser(["He met Angela Merkel in Oslo.", "Snow fell in Oslo."])
+        >>> truecase("angela merkel left oslo . snow fell .")
+        'Angela Merkel left Oslo . Snow fell .'
+    """
+
+    def __init__(self, texts: Iterable[str]):
+        counts: dict[str, Counter[str]] = {}
+        for text in texts:
+            starts = {start for start, _ in sentence_spans(text)}
+            for match in _WORD.finditer(text):
+                # The first word of a sentence is capitalised whatever it is.
+                if match.start() not in starts:
+                    counts.setdefault(match.group().lower(), Counter())[match.group()] += 1
+        self._spelling = {word: found.most_common(1)[0][0] for word, found in counts.items()}
+
+    def __call__(self, text: str) -> str:
+        restored = _WORD.sub(lambda match: self._spelling.get(match.group().lower(), match.group()), text)
+        pieces = []
+        done = 0
+        for start, end in sentence_spans(restored):
+            pieces += [restored[done:start], restored[start : start + 1].upper(), restored[start + 1 : end]]
+            done = end
+        return "".join([*pieces, restored[done:]])
