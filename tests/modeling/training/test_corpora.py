@@ -216,3 +216,46 @@ def test_the_data_folder_comes_from_the_environment(tmp_path, monkeypatch):
     monkeypatch.setenv("SUMMARILY_DATA", str(tmp_path))
     corpus = load_corpus(DataSection(files={"all": "a.jsonl"}, source="text", target="title", **ALL))
     assert isinstance(corpus, Corpus) and len(corpus["train"]) > 10
+
+
+def test_parts_without_a_heading_can_be_dropped():
+    sections = [
+        {"heading": None, "text": "The abstract."},
+        {"heading": "1 Introduction", "text": "The body."},
+    ]
+    section = DataSection(
+        files={"all": "a.jsonl"},
+        source="sections[].text",
+        headings="sections[].heading",
+        target="abstract",
+        drop_unheaded=True,
+    )
+    row = {"abstract": "The abstract.", "sections": sections}
+    assert prepare_row(row, section)["source"] == "The body."
+    row["sections"] = sections[:1]
+    assert prepare_row(row, section)["source"] == "The abstract.", (
+        "all of them are kept if none has a heading"
+    )
+
+
+def test_random_starts_are_encoded_as_the_start_tokenizer_cuts(tmp_path):
+    from datasets import Dataset
+
+    from summarily.modeling.training.corpora import encode
+    from summarily.modeling.training.random_starts import StartTokenizer
+    from summarily.modeling.training.recipe import TokenizerSection
+    from summarily.modeling.training.tokenizers import train_tokenizer
+
+    texts = [" ".join(f"word{n}" for n in range(50 * i, 50 * i + 50)) for i in range(4)]
+    special = TokenizerSection(kind="word", min_frequency=1, special_tokens="bart")
+    tokenizer = train_tokenizer(texts, special)
+    rows = Dataset.from_dict({"id": list("abcd"), "source": texts, "target": ["word0"] * 4})
+    options = {"files": {"all": "a.jsonl"}, "max_source_tokens": 10}
+    random = encode(rows, tokenizer, DataSection(**options, starts="random", starts_seed=5))
+    cut = StartTokenizer(tokenizer, 10, "random", seed=5)
+    assert random["input_ids"][:] == [
+        cut(text, example_id=name).input_ids for name, text in zip("abcd", texts, strict=True)
+    ]
+    beginning = encode(rows, tokenizer, DataSection(**options))
+    assert all(len(ids) == 10 and ids[0] == 0 and ids[-1] == 2 for ids in beginning["input_ids"])
+    assert random["input_ids"][:] != beginning["input_ids"][:]
