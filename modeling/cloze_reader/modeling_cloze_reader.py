@@ -41,6 +41,7 @@ class ClozeReader(PreTrainedModel):
 
     config_class = ClozeReaderConfig
     main_input_name = "input_ids"
+    reads_names = False
 
     def __init__(self, config: ClozeReaderConfig):
         super().__init__(config)
@@ -191,7 +192,18 @@ class ClozeReader(PreTrainedModel):
         options.setdefault("dtype", torch.float32)
         return super().from_pretrained(*arguments, **options)
 
-    def save_pretrained(self, save_directory: str | os.PathLike[str], **options) -> None:
+    def save_pretrained(
+        self,
+        save_directory: str | os.PathLike[str],
+        *,
+        stored_dtype: torch.dtype | None = None,
+        **options: Any,
+    ) -> None:
+        """Write weights and vocabulary; `stored_dtype` is that of the file."""
+        if stored_dtype is not None:
+            options["state_dict"] = {
+                name: tensor.to(stored_dtype) for name, tensor in self.state_dict().items()
+            }
         super().save_pretrained(save_directory, **options)
         if self._tokenizer is not None or self.config._name_or_path:
             self.tokenizer.save_pretrained(save_directory)
@@ -294,6 +306,10 @@ class EncodedPassage:
     passage: list[int]
     questions: list[list[int]]
     entities: dict[int, str]
+
+    @property
+    def tokens(self) -> int:
+        return len(self.passage) + sum(map(len, self.questions))
 
 
 def _padded(rows: Sequence[list[int]], pad: int) -> torch.Tensor:

@@ -26,7 +26,7 @@ class CrossReaderConfig(AdaptedEncoderConfig):
 
     chunk_tokens: int = 160
     question_tokens: int = 96
-    row_tokens: int = 512
+    row_tokens: int = 192
 
     def __post_init__(self, **kwargs):
         if min(self.chunk_tokens, self.question_tokens) < 3 or self.row_tokens < self.question_tokens:

@@ -17,11 +17,12 @@ from typing import TYPE_CHECKING, Any
 import torch
 import torch.nn.functional as F
 from torch import nn
+from torch.autograd.function import once_differentiable
 from torch.nn.utils.rnn import pad_sequence
 from transformers import AutoTokenizer
 from transformers import initialization as init
 
-from summarily.modeling.adapted_encoder import AdaptedEncoderModel
+from summarily.modeling.adapted_encoder import AdaptedEncoderModel, AdaptedLinear
 from summarily.modeling.cloze_reader.cloze_entities import ENTITY, PLACEHOLDER, Answer, candidates, rename
 from summarily.modeling.cloze_reader.reader_output import ReaderOutput, masked_answer_loss
 from summarily.modeling.cross_reader.configuration_cross_reader import CrossReaderConfig
@@ -54,11 +55,15 @@ class CrossReader(AdaptedEncoderModel):
 
     config_class = CrossReaderConfig
     encoder_options = {"add_pooling_layer": False}
+    reads_names = True
 
     def __init__(self, config: CrossReaderConfig):
         super().__init__(config)
         if config.for_encoder().model_type != "bert":
             raise ValueError(f"the cross reader reads with a BERT, not a {config.for_encoder().model_type}.")
+        for module in self.encoder.modules():
+            if isinstance(module, nn.Dropout):  # a few epochs of a few adapters: little to overfit
+                module.p = 0.0
         width = self.encoder.config.hidden_size
         self.blank_projection = nn.Linear(width, width)  # f
         self.mention_projection = nn.Linear(width, width)  # g
@@ -80,49 +85,57 @@ class CrossReader(AdaptedEncoderModel):
     def forward(
         self,
         input_ids: torch.LongTensor,
-        attention_mask: torch.Tensor,
+        position_ids: torch.LongTensor,
+        chunk_tokens: torch.LongTensor,
+        row_tokens: torch.LongTensor,
+        row_segments: torch.LongTensor,
+        passage_tokens: torch.LongTensor,
         mention_entities: torch.LongTensor,
         mention_lengths: torch.LongTensor,
-        question_ids: torch.LongTensor,
-        question_positions: torch.LongTensor,
-        question_segments: torch.LongTensor,
-        passage_tokens: torch.LongTensor,
         blanks: torch.LongTensor,
+        question_rows: torch.LongTensor,
         in_question: torch.Tensor,
         labels: torch.LongTensor | None = None,
         return_dict: bool | None = None,
     ) -> ReaderOutput | tuple[torch.Tensor, ...]:
         """Score the entities of each question's passage; `collate` makes the inputs of texts.
 
+        Tokens stand one after another, without padding; the other inputs count through them.
+
         Args:
-            input_ids: the chunks of all passages [chunks, length].
-            attention_mask: 1 for tokens, 0 for padding.
-            mention_entities: the entity that a token is part of a mention of, or -1 [chunks, length].
-            mention_lengths: how many tokens that mention has.
-            question_ids: rows of questions of one passage, one after another [rows, row length].
-            question_positions: of each token in its question.
-            question_segments: the number of its question in the row; -1 for padding.
-            passage_tokens: for each row the tokens of its passage, counted through the chunks; -1 for padding.
-            blanks: row and column of the blank of each question [questions, 2].
+            input_ids: the tokens of all chunks, then of all questions [tokens].
+            position_ids: of each token in its chunk or question.
+            chunk_tokens: the tokens of each chunk, -1 for padding [chunks, length].
+            row_tokens: the tokens of questions of one passage, -1 for padding [rows, length].
+            row_segments: the number of the question in its row, -1 for padding [rows, length].
+            passage_tokens: the tokens of each row's passage, -1 for padding [rows, passage length].
+            mention_entities: the entity that a token is part of a mention of, or -1 [tokens].
+            mention_lengths: how many tokens that mention has [tokens].
+            blanks: the token of the blank of each question [questions].
+            question_rows: the row that each question is in [questions].
             in_question: whether a question mentions an entity [questions, entities].
             labels: the entity that answers each question.
         """
-        chunks, rows = self.encode_both(
-            input_ids, attention_mask, question_ids, question_positions, question_segments, passage_tokens
+        mentioned = (mention_entities != NO_ENTITY).nonzero()[:, 0]
+        needed = torch.cat([mentioned, blanks])
+        states = self.encode(
+            input_ids, position_ids, chunk_tokens, row_tokens, row_segments, passage_tokens, needed
         )
-        real = passage_tokens >= 0
+        place = torch.zeros_like(input_ids).index_copy(
+            0, mentioned, torch.arange(len(mentioned), device=input_ids.device)
+        )
         tokens = passage_tokens.clamp(min=0)
-        entities = mention_entities.flatten()[tokens].masked_fill(~real, NO_ENTITY)  # [rows, passage tokens]
-        weights = 1 / mention_lengths.flatten()[tokens].clamp(min=1)
-        mentions = self.mention_projection(chunks).flatten(0, 1)[tokens]
-        row, column = blanks.unbind(1)
-        blank = self.blank_projection(rows[row, column])
+        entities = mention_entities[tokens].masked_fill(passage_tokens < 0, NO_ENTITY)  # [rows, passage]
+        weights = 1 / mention_lengths[tokens].clamp(min=1)
+        mentions = self.mention_projection(states[: len(mentioned)])
+        blank = self.blank_projection(states[len(mentioned) :])  # [questions, width]
+        scores = (blank @ mentions.T).float() * blank.shape[-1] ** -0.5  # [questions, mentions of the batch]
+        scores = scores.gather(1, place[tokens][question_rows]) + weights.log()[question_rows]
+        scores = scores.masked_fill(entities[question_rows] == NO_ENTITY, -torch.inf)
 
-        scores = (mentions[row] @ blank[:, :, None])[..., 0].float() * blank.shape[-1] ** -0.5
-        scores = (scores + weights.log()[row]).masked_fill(entities[row] == NO_ENTITY, -torch.inf)
         member = entities[..., None] == torch.arange(in_question.shape[1], device=entities.device)
-        pointed = torch.einsum("qt,qte->qe", scores.softmax(-1), member[row].float())
-        counts = (member * weights[..., None]).sum(1)[row]  # mentions of each entity
+        pointed = (scores.softmax(-1)[:, None] @ member[question_rows].float())[:, 0]
+        counts = (member * weights[..., None]).sum(1)[question_rows]  # mentions of each entity
         prior = torch.stack([counts.clamp(min=1).log(), in_question.to(counts.dtype)], dim=-1)
         logits = pointed.clamp(min=_SMALLEST).log() + self.prior(prior.to(self.dtype))[..., 0].float()
         logits = logits.masked_fill(counts == 0, -torch.inf)
@@ -131,52 +144,56 @@ class CrossReader(AdaptedEncoderModel):
             return (logits,) if loss is None else (loss, logits)
         return ReaderOutput(loss=loss, logits=logits)
 
-    def encode_both(
+    def encode(
         self,
         input_ids: torch.Tensor,
-        attention_mask: torch.Tensor,
-        question_ids: torch.Tensor,
-        question_positions: torch.Tensor,
-        question_segments: torch.Tensor,
+        position_ids: torch.Tensor,
+        chunk_tokens: torch.Tensor,
+        row_tokens: torch.Tensor,
+        row_segments: torch.Tensor,
         passage_tokens: torch.Tensor,
-    ) -> tuple[torch.Tensor, torch.Tensor]:
-        """The last states of the chunks and of the rows of questions."""
-        positions = torch.arange(input_ids.shape[1], device=input_ids.device).expand_as(input_ids)
-        chunks = self._embed(input_ids, positions)
-        rows = self._embed(question_ids, question_positions)
-        chunk_mask = attention_mask.bool()[:, None, None]
-        tokens = passage_tokens.clamp(min=0)
-        own = question_segments[:, :, None] == question_segments[:, None]
-        passage = (passage_tokens >= 0)[:, None].expand(-1, rows.shape[1], -1)
-        row_mask = torch.cat([passage, own], dim=2)[:, None]  # [rows, 1, row length, passage + row length]
-        for layer in self.encoder.encoder.layer:
+        needed: torch.Tensor,
+    ) -> torch.Tensor:
+        """The last states of the tokens that are `needed` [needed, width]; see `forward`."""
+        states = self.encoder.embeddings(
+            input_ids=input_ids[None],
+            position_ids=position_ids[None],
+            token_type_ids=torch.zeros_like(input_ids)[None],
+        )[0]
+        chunk_mask = (chunk_tokens >= 0)[:, None, None]
+        own = row_segments[:, :, None] == row_segments[:, None]
+        passage = (passage_tokens >= 0)[:, None].expand(-1, own.shape[1], -1)
+        row_mask = torch.cat([passage, own], dim=2)[:, None]  # [rows, 1, length, passage length + length]
+        row_keys = torch.cat([passage_tokens, row_tokens], dim=1)
+        in_chunk, in_row = chunk_tokens >= 0, row_tokens >= 0
+        heads = (self.encoder.config.num_attention_heads, -1)
+        for number, layer in enumerate(self.encoder.encoder.layer):
             attention = layer.attention.self
-            keys, values = attention.key(chunks), attention.value(chunks)
-            row_keys = torch.cat([keys.flatten(0, 1)[tokens], attention.key(rows)], dim=1)
-            row_values = torch.cat([values.flatten(0, 1)[tokens], attention.value(rows)], dim=1)
-            rows = _rest_of_layer(layer, rows, self._attend(attention, rows, row_keys, row_values, row_mask))
-            chunks = _rest_of_layer(layer, chunks, self._attend(attention, chunks, keys, values, chunk_mask))
-        return chunks, rows
-
-    def _embed(self, ids: torch.Tensor, positions: torch.Tensor) -> torch.Tensor:
-        return self.encoder.embeddings(
-            input_ids=ids, position_ids=positions, token_type_ids=torch.zeros_like(ids)
-        )
+            parts = [
+                _linear(part, states).unflatten(-1, heads)
+                for part in (attention.query, attention.key, attention.value)
+            ]
+            # The chunks come first in `states`, and both lists are in its order.
+            attended = torch.cat(
+                [
+                    self._attend(parts, chunk_tokens, chunk_tokens, chunk_mask)[in_chunk],
+                    self._attend(parts, row_tokens, row_keys, row_mask)[in_row],
+                ]
+            )
+            if number < len(self.encoder.encoder.layer) - 1:
+                states = _rest_of_layer(layer, states, attended)
+        return _rest_of_layer(layer, states[needed], attended[needed])
 
     def _attend(
-        self,
-        attention: nn.Module,
-        states: torch.Tensor,
-        keys: torch.Tensor,
-        values: torch.Tensor,
-        mask: torch.Tensor,
+        self, parts: Sequence[torch.Tensor], queries: torch.Tensor, keys: torch.Tensor, mask: torch.Tensor
     ) -> torch.Tensor:
-        heads = self.encoder.config.num_attention_heads
+        """Attention of some tokens to others, of the same row; -1 is padding [rows, queries, width]."""
         query, key, value = (
-            part.unflatten(-1, (heads, -1)).transpose(1, 2)
-            for part in (attention.query(states), keys, values)
-        )
-        return F.scaled_dot_product_attention(query, key, value, attn_mask=mask).transpose(1, 2).flatten(2)
+            part[index.clamp(min=0)].transpose(1, 2)
+            for part, index in zip(parts, (queries, keys, keys), strict=True)
+        )  # [rows, heads, tokens, width of a head]
+        attended = F.scaled_dot_product_attention(query, key, value, attn_mask=mask)
+        return attended.transpose(1, 2).flatten(2)
 
     # --- texts ------------------------------------------------------------------------------------------
 
@@ -263,8 +280,8 @@ class CrossReader(AdaptedEncoderModel):
         for passage, texts, (text, spans), (ids, offsets) in zip(
             passages, questions, named, tokenized, strict=True
         ):
-            entities = candidates(passage)
-            number = {entity: i for i, entity in enumerate(entities)}
+            entities = dict(enumerate(candidates(passage)))
+            number = {entity: label for label, entity in entities.items()}
             chunks = self._chunks(text, ids, offsets, [(*span, number[e]) for *span, e in spans])
             own = [self._question(next(question_ids)[0], question, number) for question in texts]
             encoded.append(EncodedPassage(chunks, own, entities))
@@ -319,43 +336,76 @@ class CrossReader(AdaptedEncoderModel):
 
     def collate(self, passages: Sequence[EncodedPassage]) -> dict[str, torch.Tensor]:
         """The inputs of `forward` for some passages and all their questions."""
-        chunks = [chunk for passage in passages for chunk in passage.chunks]
-        width = max(len(chunk.ids) for chunk in chunks)
-        starts, places, rows, blanks, asked = 0, [], _Rows(), [], []
-        for passage in passages:
-            place = [
-                (starts + number) * width + column
-                for number, chunk in enumerate(passage.chunks)
-                for column in range(len(chunk.ids))
-            ]
-            starts += len(passage.chunks)
+        layout = _Layout()
+        places = [
+            [layout.add(chunk.ids, chunk.entities, chunk.lengths) for chunk in p.chunks] for p in passages
+        ]
+        rows, segments, row_passages, blanks, question_rows = [], [], [], [], []
+        for passage, chunks in zip(passages, places, strict=True):
             for group in _groups(passage.questions, self.config.row_tokens):
-                blanks += rows.add(group)
-                places.append(place)
-            asked += [question.entities for question in passage.questions]
-        most = max(len(passage.entities) for passage in passages)
-        in_question = torch.zeros(len(asked), most, dtype=torch.bool)
+                own = [layout.add(question.ids) for question in group]
+                blanks += [place[question.blank] for place, question in zip(own, group, strict=True)]
+                question_rows += [len(rows)] * len(group)
+                rows.append([token for place in own for token in place])
+                segments.append([number for number, place in enumerate(own) for _ in place])
+                row_passages.append([token for place in chunks for token in place])
+        asked = [question.entities for passage in passages for question in passage.questions]
+        in_question = torch.zeros(len(asked), max(len(p.entities) for p in passages), dtype=torch.bool)
         for number, entities in enumerate(asked):
             in_question[number, entities] = True
         batch = {
-            "input_ids": _padded([chunk.ids for chunk in chunks], self.tokenizer.pad_token_id),
-            "attention_mask": _padded([[1] * len(chunk.ids) for chunk in chunks], 0),
-            "mention_entities": _padded([chunk.entities for chunk in chunks], NO_ENTITY),
-            "mention_lengths": _padded([chunk.lengths for chunk in chunks], 0),
-            "question_ids": _padded(rows.ids, self.tokenizer.pad_token_id),
-            "question_positions": _padded(rows.positions, 0),
-            "question_segments": _padded(rows.segments, -1),
-            "passage_tokens": _padded(places, -1),
+            "input_ids": torch.tensor(layout.ids),
+            "position_ids": torch.tensor(layout.positions),
+            "chunk_tokens": _padded([place for chunks in places for place in chunks]),
+            "row_tokens": _padded(rows),
+            "row_segments": _padded(segments),
+            "passage_tokens": _padded(row_passages),
+            "mention_entities": torch.tensor(layout.entities),
+            "mention_lengths": torch.tensor(layout.lengths),
             "blanks": torch.tensor(blanks),
+            "question_rows": torch.tensor(question_rows),
             "in_question": in_question,
         }
         return {name: tensor.to(self.device) for name, tensor in batch.items()}
 
 
+class _AdaptedProduct(torch.autograd.Function):
+    """`x (W + s U D)'` + b with the gradients of U, D and x alone, W being frozen.
+
+    For thousands of tokens it is less work to add the adapter to the weight than to the output, but then autograd
+    would compute the gradient of the whole weight, which nobody needs.
+    """
+
+    @staticmethod
+    def forward(ctx, inputs, weight, bias, down, up, scale):
+        whole = torch.addmm(weight, up, down, alpha=scale)
+        ctx.save_for_backward(inputs, whole, down, up)
+        ctx.scale = scale
+        return F.linear(inputs, whole, bias)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx, gradient):
+        inputs, whole, down, up = ctx.saved_tensors
+        narrow = ctx.scale * (gradient @ up)  # [tokens, rank]
+        of_up = ctx.scale * (gradient.T @ (inputs @ down.T))
+        of_inputs = gradient @ whole if ctx.needs_input_grad[0] else None
+        return of_inputs, None, None, narrow.T @ inputs, of_up, None
+
+
+def _linear(layer: nn.Linear, inputs: torch.Tensor) -> torch.Tensor:
+    if isinstance(layer, AdaptedLinear):
+        parts = (layer.weight, layer.bias, layer.adapter_down, layer.adapter_up)
+        return _AdaptedProduct.apply(inputs, *parts, layer.scale)
+    return F.linear(inputs, layer.weight, layer.bias)
+
+
 def _rest_of_layer(layer: nn.Module, states: torch.Tensor, attended: torch.Tensor) -> torch.Tensor:
     """What follows attention in a BERT layer: two residual sums with a feed-forward network between."""
-    states = layer.attention.output(attended, states)
-    return layer.output(layer.intermediate(states), states)
+    output = layer.attention.output
+    states = output.LayerNorm(_linear(output.dense, attended) + states)
+    inner = layer.intermediate.intermediate_act_fn(_linear(layer.intermediate.dense, states))
+    return layer.output.LayerNorm(_linear(layer.output.dense, inner) + states)
 
 
 # --- texts to numbers -------------------------------------------------------------------------------------
@@ -385,7 +435,7 @@ class EncodedPassage:
 
     chunks: list[Chunk]
     questions: list[EncodedQuestion]
-    entities: list[str]
+    entities: dict[int, str]
 
     @property
     def tokens(self) -> int:
@@ -393,26 +443,24 @@ class EncodedPassage:
 
 
 @dataclass
-class _Rows:
-    """Questions laid out one after another."""
+class _Layout:
+    """Tokens one after another, and what is known of each."""
 
-    ids: list[list[int]] = field(default_factory=list)
-    positions: list[list[int]] = field(default_factory=list)
-    segments: list[list[int]] = field(default_factory=list)
+    ids: list[int] = field(default_factory=list)
+    positions: list[int] = field(default_factory=list)
+    entities: list[int] = field(default_factory=list)
+    lengths: list[int] = field(default_factory=list)
 
-    def add(self, questions: Sequence[EncodedQuestion]) -> list[tuple[int, int]]:
-        """Append a row; returns row and column of the blanks."""
-        ids: list[int] = []
-        segments: list[int] = []
-        blanks = []
-        for number, question in enumerate(questions):
-            blanks.append((len(self.ids), len(ids) + question.blank))
-            ids += question.ids
-            segments += [number] * len(question.ids)
-        self.ids.append(ids)
-        self.segments.append(segments)
-        self.positions.append([i for question in questions for i in range(len(question.ids))])
-        return blanks
+    def add(
+        self, ids: Sequence[int], entities: Sequence[int] | None = None, lengths: Sequence[int] | None = None
+    ) -> range:
+        """Append tokens whose positions begin anew; returns their places."""
+        place = range(len(self.ids), len(self.ids) + len(ids))
+        self.ids += ids
+        self.positions += range(len(ids))
+        self.entities += entities or [NO_ENTITY] * len(ids)
+        self.lengths += lengths or [0] * len(ids)
+        return place
 
 
 def _restore(text: str, names: Mapping[str, str]) -> tuple[str, list[tuple[int, int, str]]]:
@@ -488,8 +536,8 @@ def _groups(questions: Sequence[EncodedQuestion], tokens: int) -> Iterator[list[
         yield group
 
 
-def _padded(rows: Sequence[Sequence[int]], value: int) -> torch.Tensor:
-    return pad_sequence([torch.tensor(row) for row in rows], batch_first=True, padding_value=value)
+def _padded(rows: Sequence[Sequence[int]]) -> torch.Tensor:
+    return pad_sequence([torch.tensor(row) for row in rows], batch_first=True, padding_value=-1)
 
 
 def _batches(passages: Sequence[EncodedPassage], tokens: int) -> Iterator[list[int]]:
