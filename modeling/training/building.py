@@ -46,10 +46,16 @@ def make_accelerator(training: TrainingSection) -> Accelerator:
 _DATA_PARALLEL = (DistributedType.MULTI_GPU, DistributedType.MULTI_NPU, DistributedType.MULTI_XPU)
 
 
+# What rewards are computed from, beside the summaries.
+REWARD_TEXTS = ("source", "references", "unknown_words")
+
+
 def encode_splits(corpus: Corpus, tokenizer: PreTrainedTokenizerBase, recipe: Recipe) -> dict[str, Any]:
     """Token ids of every split. A stream is encoded as it is read; its held-out splits are kept in memory."""
     rows = {name: encode(split, tokenizer, recipe.data) for name, split in corpus.splits.items()}
     columns = ["input_ids", "labels", *(["entity_labels"] if recipe.data.entities else [])]
+    if recipe.self_critical.rewards:
+        columns += [name for name in REWARD_TEXTS if name in (rows["train"].column_names or ())]
     if not recipe.data.streaming:
         return rows | {"train": rows["train"].select_columns(columns)}
     from datasets import Dataset

@@ -34,6 +34,7 @@ class SummaryCollator:
         decoder_start_token_id: when given, `decoder_input_ids` are the labels shifted right after it.
         pad_to_multiple_of: round the length of the source up.
         padding_side: "right" or "left", for the source.
+        keep_texts: columns of texts to hand on as lists, if rows have them; others are left out.
         extra: further ragged columns and what to pad them with, such as `{"entity_mask": 0}`. Columns as long
             as the labels are padded like them, all others like the source.
     """
@@ -43,6 +44,7 @@ class SummaryCollator:
     pad_to_multiple_of: int | None = None
     padding_side: str = "right"
     extra: Mapping[str, int] = field(default_factory=dict)
+    keep_texts: Sequence[str] = ()
 
     def __post_init__(self) -> None:
         if self.pad_token_id is None:
@@ -50,14 +52,15 @@ class SummaryCollator:
         if self.padding_side not in ("right", "left"):
             raise ValueError(f"padding_side is {self.padding_side!r}; choose 'right' or 'left'.")
 
-    def __call__(self, rows: Sequence[Mapping[str, Any]]) -> dict[str, torch.Tensor]:
+    def __call__(self, rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         if not rows:
             raise ValueError("the batch is empty; there is nothing to pad.")
         names = [name for name in rows[0] if name not in TEXT_COLUMNS]
         self._check(rows, names)
         multiple = self.pad_to_multiple_of or 1
         width = -(-max(len(row["input_ids"]) for row in rows) // multiple) * multiple
-        batch = {name: self._pad(rows, name, width) for name in names}
+        batch: dict[str, Any] = {name: self._pad(rows, name, width) for name in names}
+        batch |= {name: [row[name] for row in rows] for name in self.keep_texts if name in rows[0]}
         if "attention_mask" not in batch:
             batch["attention_mask"] = self._stack([[1] * len(row["input_ids"]) for row in rows], 0, width)
         if self.decoder_start_token_id is not None and "labels" in batch and "decoder_input_ids" not in batch:

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -29,7 +29,7 @@ import torch
 from transformers import GenerationConfig, Seq2SeqTrainer, Seq2SeqTrainingArguments, TrainerCallback
 
 from summarily.metrics.reward_workers import RewardFunction, RewardWorkers, load_rewards
-from summarily.modeling.training.collators import IGNORED_LABEL, shift_right
+from summarily.modeling.training.collators import IGNORED_LABEL, TEXT_COLUMNS, shift_right
 from summarily.modeling.training.recipe import SelfCriticalSection, TrainingSection
 
 if TYPE_CHECKING:
@@ -38,8 +38,11 @@ if TYPE_CHECKING:
     from summarily.modeling.training.objective import BatchLoss
     from summarily.modeling.training.recipe import Recipe
 
-Batch = Mapping[str, torch.Tensor]
-Decode = Callable[[torch.Tensor, Batch], list[str]]
+Batch = Mapping[str, Any]  # tensors, and perhaps lists of texts
+# Of a batch, what the encoder does not read; entities are for a loss of their own.
+_NO_INPUTS = frozenset(
+    {"labels", "decoder_input_ids", "decoder_attention_mask", "entity_labels", *TEXT_COLUMNS}
+)
 
 
 # --- the loss ---------------------------------------------------------------------------------------------
@@ -96,9 +99,9 @@ class SelfCriticalLoss:
         self, model: torch.nn.Module, batch: Batch, training: TrainingSection | None = None
     ) -> torch.Tensor:
         bare: PreTrainedModel = getattr(model, "module", model)  # generation is not distributed
-        inputs = {name: value for name, value in batch.items() if not name.startswith(("labels", "decoder_"))}
-        references = self._decode(batch["labels"], batch)
-        columns = {"sources": self._decode(inputs["input_ids"], batch)}
+        inputs = {name: value for name, value in batch.items() if name not in _NO_INPUTS}
+        references = self._references(batch)
+        columns = {"sources": batch.get("source") or self._decode(batch["input_ids"], batch)}
         with without_dropout(model):
             with self._timed("encode"):
                 encoded = encode(bare, inputs)
@@ -134,7 +137,15 @@ class SelfCriticalLoss:
 
     def _decode(self, ids: torch.Tensor, batch: Batch) -> list[str]:
         ids = ids.masked_fill(ids == IGNORED_LABEL, self.tokenizer.pad_token_id)
-        return self.tokenizer.batch_decode(ids, skip_special_tokens=True)
+        # Words that a model copies although the vocabulary has not got them.
+        words = {"unknown_words": batch["unknown_words"]} if "unknown_words" in batch else {}
+        return self.tokenizer.batch_decode(ids, skip_special_tokens=True, **words)
+
+    def _references(self, batch: Batch) -> list[Any]:
+        """The texts that come with the batch, or its labels, which may be cut."""
+        if "references" not in batch:
+            return self._decode(batch["labels"], batch)
+        return [texts[0] if len(texts) == 1 else texts for texts in batch["references"]]
 
     @contextmanager
     def _timed(self, name: str) -> Iterator[None]:
@@ -364,7 +375,8 @@ class SelfCriticalTrainer(Seq2SeqTrainer):
         model: any encoder-decoder with `generate`.
         args: a `SelfCriticalConfig`.
         rewards: functions `(completions, references, **columns) -> list[float]` or names of our metrics, in place of
-            `args.rewards`. `references` are the decoded labels, `columns["sources"]` the decoded sources.
+            `args.rewards`. `references` and `columns["sources"]` are the texts of the columns `references` and `source`,
+            if the collator keeps them (`keep_texts`), or the decoded labels and sources.
         processing_class: the tokenizer.
         options: as for `Seq2SeqTrainer`; `data_collator` may be a `SummaryCollator`.
 
@@ -409,6 +421,15 @@ class SelfCriticalTrainer(Seq2SeqTrainer):
         """Documents in the batch of an optimizer step, over all its parts and processes."""
         documents = torch.tensor(sum(len(batch["labels"]) for batch in batch_samples), device=device)
         return self.accelerator.gather(documents).sum()
+
+    def _set_signature_columns_if_needed(self) -> None:
+        """Texts for the rewards are not among the arguments of a model, but of use."""
+        super()._set_signature_columns_if_needed()
+        self._signature_columns = [*self._signature_columns, *TEXT_COLUMNS - set(self._signature_columns)]
+
+    def prediction_step(self, model: Any, inputs: Any, *args: Any, **options: Any) -> Any:
+        tensors = {name: value for name, value in inputs.items() if name not in TEXT_COLUMNS}
+        return super().prediction_step(model, tensors, *args, **options)
 
     def log(self, logs: dict[str, float], *args: Any, **options: Any) -> None:
         """With the means of what the steps since the last line reported."""

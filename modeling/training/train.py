@@ -30,9 +30,10 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from accelerate import Accelerator
-from accelerate.utils import gather_object, set_seed
+from accelerate.utils import gather_object, send_to_device, set_seed
 
 from summarily.modeling.training.building import (
+    REWARD_TEXTS,
     build_model,
     build_optimizer,
     build_tokenizer,
@@ -117,6 +118,7 @@ def train(
             decoder_start_token_id=model.config.decoder_start_token_id
             if recipe.training.label_smoothing
             else None,
+            keep_texts=REWARD_TEXTS if recipe.self_critical.rewards else (),
         )
         evaluate = make_evaluate(recipe, tokenizer, rows, collate, accelerator)
         with reinforced(recipe, tokenizer, batch_loss) as loss:
@@ -229,7 +231,7 @@ def backward(
     model.train()
     total = 0.0
     for i, forward in enumerate(forwards):
-        batch = {k: v.to(accelerator.device) for k, v in collate([mine[row] for row in forward]).items()}
+        batch = send_to_device(collate([mine[row] for row in forward]), accelerator.device)
         last = i == len(forwards) - 1
         with nullcontext() if last else accelerator.no_sync(model):  # exchange gradients once
             with accelerator.autocast():

@@ -462,6 +462,36 @@ def test_the_trainer_and_the_engine_have_one_loss(parts, tmp_path):
     assert trainer.state.log_history[0]["loss"] == pytest.approx(expected.item(), rel=1e-4)
 
 
+def test_words_beyond_the_vocabulary_reach_the_rewards(data):
+    """A pointer-generator that only copies, and a vocabulary without most of the words."""
+    from .conftest import tiny_recipe
+
+    recipe = tiny_recipe(tokenizer={"kind": "copy", "vocabulary_size": 12})
+    corpus = load_corpus(recipe.data, data)
+    tokenizer = train_tokenizer(texts(corpus["train"]), recipe.tokenizer)
+    rows = encode_rows(corpus["train"], tokenizer, recipe.data)
+    config = PointerGeneratorConfig(vocab_size=len(tokenizer), embedding_size=8, hidden_size=16)
+    model = PointerGeneratorForConditionalGeneration(config)
+    with torch.no_grad():
+        model.copy_switch.bias.fill_(20.0)
+    collate = SummaryCollator(tokenizer.pad_token_id, keep_texts=("source", "references", "unknown_words"))
+    seen = []
+
+    def remember(completions, references, sources):
+        seen.append((completions, references, sources))
+        return [float(len(set(text.split()))) for text in completions]
+
+    with RewardWorkers([remember], workers=0) as workers:
+        loss = SelfCriticalLoss(settings(), tokenizer, workers)
+        loss(model, collate([rows[i] for i in range(4)])).backward()
+    for completions, references, sources in seen:
+        assert references == list(rows["target"][:4]) and sources == list(rows["source"][:4])
+        words = [set(text.split()) for text in completions]
+        assert any(words)
+        assert all(mine <= set(source.split()) for mine, source in zip(words, sources, strict=True))
+    assert any(word not in tokenizer.get_vocab() for text in seen[0][0] for word in text.split())
+
+
 def test_a_dictionary_of_the_settings_can_be_saved(tmp_path):
     config = SelfCriticalConfig(str(tmp_path), rewards=["sms"], report_to=[], rl_gamma=0.9)
     assert json.loads(config.to_json_string())["rl_gamma"] == 0.9
