@@ -2,7 +2,7 @@
 
 Scores are not comparable between metrics, ranks are: an example's place among all, from 0 to 1. Four groups are
 shown: both high, both low (the thesis' Tables A.1 and A.2), and one high where the other is low (A.3 and A.4). Scores in
-the top quarter of their metric are marked +, those in the bottom quarter - (the sentence mover's Table 3).
+the top quarter of their metric are marked high, those in the bottom quarter low (the sentence mover's Table 3).
 """
 
 from __future__ import annotations
@@ -78,8 +78,8 @@ def disagreements(
 
 
 def quarter(place: float) -> str:
-    """ "+" in the top quarter, "-" in the bottom one, else nothing."""
-    return "+" if place >= 0.75 else "-" if place <= 0.25 else ""
+    """ "high" in the top quarter, "low" in the bottom one, else nothing."""
+    return "high" if place >= 0.75 else "low" if place <= 0.25 else ""
 
 
 @dataclass
@@ -106,24 +106,26 @@ class Reading:
 
     def text(self) -> str:
         """For the terminal."""
-        lines = [self.title, "+ in the top quarter of its metric, - in the bottom quarter"]
+        lines = [self.title, "(high): in the top quarter of its metric; (low): in the bottom quarter"]
         for group in self.groups:
             lines += ["", f"== {group.title}"]
             for row in group.rows:
                 lines += ["", f"-- {self.names[row]}", f"reference: {self.references[row][0]}"]
                 lines += [f"summary:   {self.summaries[row]}"]
-                lines += ["scores:    " + ", ".join(f"{k} {v:.3f}{mark}" for k, v, mark in self.scores(row))]
+                marked = [
+                    f"{label} {value:.3f}{mark and f' ({mark})'}" for label, value, mark in self.scores(row)
+                ]
+                lines += ["scores:    " + ", ".join(marked)]
         return "\n".join(lines)
 
     def html(self) -> str:
         """A page of its own."""
         parts = ["<p class=note>green: in the top quarter of its metric; red: in the bottom quarter</p>"]
-        style = {"+": "high", "-": "low", "": ""}
         for group in self.groups:
             parts.append(f"<h2>{html.escape(group.title)}</h2>")
             for row in group.rows:
                 scores = ", ".join(
-                    f"<span class='{style[mark]}'>{html.escape(label)} {value:.3f}</span>"
+                    f"<span class='{mark}'>{html.escape(label)} {value:.3f}</span>"
                     for label, value, mark in self.scores(row)
                 )
                 parts.append(

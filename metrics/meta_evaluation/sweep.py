@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 
 import numpy as np
 
@@ -40,7 +41,7 @@ def variants(
     if option is None:
         if layers:
             raise InputError(f"{metric} has no layers to choose; leave out --layers.")
-        return {model: load(metric, preset=preset, model=model) for model in models}
+        return {_name(model): load(metric, preset=preset, model=model) for model in models}
     found: dict[str, Metric] = {}
     for model in models:
         depth = encoder(model).num_layers
@@ -49,10 +50,15 @@ def variants(
                 raise InputError(f"{model} has layers 1 to {depth}, not {layer}.")
             extra = {"embeddings": "contextual"} if "embeddings" in options else {}
             chosen = layer if option == "layer" else [layer]
-            found[f"{model} layer {layer}"] = load(
+            found[f"{_name(model)} layer {layer}"] = load(
                 metric, preset=preset, model=model, **{option: chosen}, **extra
             )
     return found
+
+
+def _name(model: str) -> str:
+    """What a model is called in a table: a folder by its last part."""
+    return Path(model).name if Path(model).is_dir() else model
 
 
 def sweep(
