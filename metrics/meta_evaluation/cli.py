@@ -354,6 +354,9 @@ def _add_all(studies: Any) -> None:
         metavar="STUDY=N",
         help=f"rows of the large sets (default: {', '.join(f'{k}={v}' for k, v in LIMITS.items())})",
     )
+    parser.add_argument(
+        "--sweep-models", default="minilm", help="encoders whose layers are compared (default: %(default)s)"
+    )
     parser.add_argument("--fresh", action="store_true", help="measure the cost again")
     _columns(parser)
     _common(parser)
@@ -374,7 +377,7 @@ def run_all(options: argparse.Namespace) -> int:
     refill, refill_name = _refill(options)
     plan = everything.Plan(
         _metrics(options), _store(options), limits, refill, refill_name,
-        fresh=options.fresh, keep=everything.keeper(options.keep),
+        sweep_models=options.sweep_models.split(","), fresh=options.fresh, keep=everything.keeper(options.keep),
     )  # fmt: skip
     if options.judgements and not Path(options.judgements).is_dir():
         results = everything.run_on_table(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -27,7 +27,7 @@ HUMAN_SETS: dict[str, tuple[str, ...]] = {
     "summeval": ("relevance", "coherence", "consistency", "fluency"),
     "realsumm": ("litepyramid_recall",),
 }
-LIMITS = {"paraphrase": 10_000, "corruption": 200, "benchmark": 300, "profile": 200}
+LIMITS = {"paraphrase": 10_000, "corruption": 300, "benchmark": 500, "profile": 200}
 """How many rows of the large sets are taken, from the first on."""
 
 Results = dict[str, dict[str, Any]]
@@ -43,6 +43,7 @@ class Plan:
     limits: Mapping[str, int] = field(default_factory=lambda: dict(LIMITS))
     refill: corruption.Refill | None = None
     refill_name: str = "nearest words of GloVe"
+    sweep_models: Sequence[str] = ("minilm",)
     progress: bool | None = None
     fresh: bool = False
     keep: Callable[[str, str, Any], None] = lambda kind, name, result: None
@@ -65,7 +66,7 @@ def run_on_folder(folder: Path, plan: Plan) -> Results:
             add("human", scored.name, scored)
             if name == "chaganty":
                 layers = sweep.sweep(
-                    judgements[0], "bertscore", ["minilm"], None, "light", plan.store, plan.progress
+                    judgements[0], "bertscore", plan.sweep_models, None, "light", plan.store, plan.progress
                 )
                 add("sweep", f"bertscore.{layers.name}", layers)
                 add("profile", layers.name, _profile(judgements[0], plan))
