@@ -165,7 +165,9 @@ def line_chart(
             f'style="fill:{colours[name]};font-weight:600">{escape(name)}</text>'
         )
     spoken = "; ".join(f"{name} {_short(curve[-1])}" for name, curve in curves.items())
-    return figure(title, svg(width, height, f"{title}, at {_short(x[-1])}: {spoken}", parts))
+    drawing = svg(width, height, f"{title}, at {_short(x[-1])}: {spoken}", parts)
+    box = f'<div class="scroll chart" tabindex="0" role="region" aria-label="{escape(title)}">{drawing}</div>'
+    return figure(title, box)
 
 
 def _short(value: float) -> str:

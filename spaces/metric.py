@@ -66,11 +66,6 @@ def build(name: str) -> Any:
         with gr.Accordion("Source document, for metrics that read it", open=False):
             source = gr.Textbox(label="Source", lines=6, max_lines=12)
         button = gr.Button("Score", variant="primary", elem_id="score")
-        shown = gr.HTML(elem_id="results")
-        values = gr.JSON(visible=False)
-        button.click(
-            serving.guarded(run), [prediction, references, source], [shown, values], api_name="score"
-        )
         gr.Examples(
             [
                 [row[system], "\n\n".join(row["references"]), row["source"]]
@@ -79,6 +74,11 @@ def build(name: str) -> Any:
             [prediction, references, source],
             example_labels=[f"{system}: {row['id']}" for row, system in zip(sample, SYSTEMS, strict=False)],
             label="Examples: click one, then Score",
+        )
+        shown = gr.HTML(elem_id="results")
+        values = gr.JSON(visible=False)
+        button.click(
+            serving.guarded(run), [prediction, references, source], [shown, values], api_name="score"
         )
     return app
 

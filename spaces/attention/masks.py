@@ -14,7 +14,7 @@ from summarily.metrics.base import InputError
 from summarily.modeling.attention.lsh import bucket_factors, draw_rotations, lsh_attention
 from summarily.modeling.attention.masks import MASKED_TWIN, MECHANISMS, attention_pattern
 from summarily.modeling.attention.window import plan_window, window_mask
-from summarily.spaces.markup import figure, line_chart, note, shaded_words, svg, table
+from summarily.spaces.markup import line_chart, note, shaded_words, svg, table
 from summarily.spaces.serving import check_length
 
 LONGEST = 160
@@ -264,7 +264,7 @@ def _cost(kinds: Sequence[str], settings: Settings) -> str:
     )
     rows = [[kind, *(f"{value:,}" for value in counted[kind])] for kind in kinds]
     header = ["products at", *(f"{length:,}" for length in LENGTHS)]
-    return figure("", chart) + table(
+    return chart + table(
         "Products computed in one head, masked ones included; in float32 each takes 4 bytes where a kernel keeps "
         "them",
         header,

@@ -23,28 +23,30 @@ def build() -> Any:
             file, systems, way, count, begin = _setup_form(gr)
         with gr.Column(visible=False) as desk:
             progress = gr.HTML(elem_id="progress")
-            with gr.Accordion("The source document", open=False) as source_box:
-                source = gr.HTML()
-            with gr.Row():
-                sides = [_side(gr, side) for side in (0, 1)]
-            with gr.Column(visible=False) as choices:
-                chosen = [
-                    gr.Radio(
-                        [judging.FIRST, judging.SAME, judging.SECOND],
-                        label=question.capitalize(),
-                        info=f"Which has {about}?" if question != "overall" else f"Which better {about}?",
-                        elem_id=f"choose-{question}",
-                    )
-                    for question, about in judging.QUESTIONS.items()
-                ]
-            save = gr.Button("Save and next", variant="primary", elem_id="save")
+            with gr.Column() as work:
+                with gr.Accordion("The source document", open=False) as source_box:
+                    source = gr.HTML()
+                with gr.Row():
+                    sides = [_side(gr, side) for side in (0, 1)]
+                with gr.Row(visible=False) as choices:
+                    chosen = [
+                        gr.Radio(
+                            [judging.FIRST, judging.SAME, judging.SECOND],
+                            label=question.capitalize(),
+                            info=asked,
+                            elem_id=f"choose-{question}",
+                            min_width=420,
+                        )
+                        for question, asked in judging.QUESTIONS.items()
+                    ]
+                save = gr.Button("Save and next", variant="primary", elem_id="save")
             with gr.Row():
                 reveal = gr.Button("Show the outcome", elem_id="reveal")
                 csv_file = gr.DownloadButton("Download judgements (csv)", elem_id="download-csv")
-                again = gr.Button("Start anew", variant="stop")
+                again = gr.Button("Start anew")
             outcome = gr.HTML(elem_id="results")
         ratings = [*sides[0][1], *sides[1][1]]
-        shown = [progress, source, sides[0][0], sides[1][0], save, outcome, *chosen, *ratings]
+        shown = [progress, source, sides[0][0], sides[1][0], work, outcome, *chosen, *ratings]
 
         def show(session: judging.Session) -> list[Any]:
             blank = [gr.update(value=None) for _ in (*chosen, *ratings)]
@@ -53,7 +55,7 @@ def build() -> Any:
                 judging.source_html(session),
                 judging.summary_html(session, 0),
                 judging.summary_html(session, 1),
-                gr.update(interactive=not session.finished),
+                gr.update(visible=not session.finished),
                 judging.results_html(session) if session.finished else "",
                 *blank,
             ]
@@ -160,9 +162,9 @@ def _side(gr: Any, side: int) -> tuple[Any, list[Any], Any]:
                 gr.Radio(
                     list(judging.SCALE),
                     label=f"{question.capitalize()} of summary {side + 1}",
-                    info=f"{about}: 1 is worst, 5 best",
+                    info=f"{about}: 1 not at all, 5 fully",
                     elem_id=f"rate-{side + 1}-{question}",
                 )
-                for question, about in judging.QUESTIONS.items()
+                for question, about in judging.RATINGS.items()
             ]
     return text, ratings, column

@@ -14,12 +14,18 @@ from summarily.spaces.markup import note, number, table
 from summarily.spaces.texts import Texts
 
 QUESTIONS = {
-    "non-redundancy": "fewer repeated ideas",
-    "coherence": "clearly expressed ideas",
-    "focus": "ideas free of superfluous details",
-    "overall": "communicates the article's content",
+    "non-redundancy": "Which repeats fewer ideas?",
+    "coherence": "Which expresses its ideas more clearly?",
+    "focus": "Which is freer of superfluous details?",
+    "overall": "Which better communicates the article's content?",
 }
 """Criteria of Clark et al. (2019), Table 6."""
+RATINGS = {
+    "non-redundancy": "no idea is repeated",
+    "coherence": "ideas are clearly expressed",
+    "focus": "free of superfluous details",
+    "overall": "communicates the article's content",
+}
 WAYS = ("compare", "rate")
 FIRST, SAME, SECOND = "Summary 1", "no difference", "Summary 2"
 SHARES = {FIRST: (1.0, 0.0), SAME: (0.5, 0.5), SECOND: (0.0, 1.0)}
@@ -230,7 +236,8 @@ def item_html(session: Session) -> str:
         return f'<div class="result"><h3>All {total} documents are judged. Thank you!</h3></div>'
     return (
         f'<div class="result"><h3>Document {done + 1} of {total}</h3>'
-        f'<progress max="{total}" value="{done}" aria-label="{done} of {total} judged"></progress></div>'
+        f'<div class="progress" role="progressbar" aria-valuemin="0" aria-valuemax="{total}" aria-valuenow="{done}" '
+        f'aria-label="judged"><span style="width:{100 * done / total:.1f}%"></span></div></div>'
     )
 
 

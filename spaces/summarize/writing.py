@@ -293,7 +293,7 @@ def summary_html(written: Written) -> str:
         f"<details><summary>All {len(rows)} beams</summary>"
         f"{table('Finished summaries, best first', ['', 'score', 'summary'], rows)}</details>"
     )
-    parts.append(table("What it cost", ["", ""], cost_rows(written)))
+    parts.append(table("What it cost", ["cost", "measured"], cost_rows(written)))
     return f'<div class="result">{"".join(parts)}</div>'
 
 
