@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import nn
-from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence, pad_sequence
+from torch.nn.utils.rnn import pad_sequence
 from transformers import AutoTokenizer, PreTrainedModel
 from transformers import initialization as init
 
@@ -19,6 +19,37 @@ from summarily.modeling.cloze_reader.reader_output import ReaderOutput, masked_a
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
+
+
+class BidirectionalGru(nn.Module):
+    """Two GRUs, one of which reads backwards from each sequence's own end; what follows the end is never read.
+
+    Equal to a bidirectional `nn.GRU` on packed sequences, whose gradient takes time that grows with the square of the
+    length.
+
+    Example:
+
+    >>> states, final = BidirectionalGru(4, 3)(torch.randn(2, 5, 4), torch.ones(2, 5, dtype=torch.bool))
+    >>> states.shape, final.shape
+    (torch.Size([2, 5, 6]), torch.Size([2, 6]))
+    """
+
+    def __init__(self, inputs: int, size: int):
+        super().__init__()
+        self.forwards = nn.GRU(inputs, size, batch_first=True)
+        self.backwards = nn.GRU(inputs, size, batch_first=True)
+
+    def forward(self, inputs: torch.Tensor, mask: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """All states [rows, length, 2h], zero where padded, and the final ones [rows, 2h]."""
+        lengths = mask.sum(1, keepdim=True)
+        place = torch.arange(inputs.shape[1], device=inputs.device)
+        mirrored = torch.where(mask, lengths - 1 - place, place)[..., None]  # its own inverse
+        ahead, _ = self.forwards(inputs)
+        back, _ = self.backwards(inputs.gather(1, mirrored.expand_as(inputs)))
+        last = (lengths - 1)[..., None].expand(-1, 1, ahead.shape[-1])
+        final = torch.cat([ahead.gather(1, last), back.gather(1, last)], dim=-1)[:, 0]
+        states = torch.cat([ahead, back.gather(1, mirrored.expand_as(back))], dim=-1)
+        return states * mask[..., None], final
 
 
 class ClozeReader(PreTrainedModel):
@@ -47,9 +78,8 @@ class ClozeReader(PreTrainedModel):
         super().__init__(config)
         self.word_embeddings = nn.Embedding(config.vocab_size, config.embedding_size, config.pad_token_id)
         self.dropout = nn.Dropout(config.dropout)
-        sizes = (config.embedding_size, config.hidden_size)
-        self.passage_encoder = nn.GRU(*sizes, bidirectional=True, batch_first=True)
-        self.question_encoder = nn.GRU(*sizes, bidirectional=True, batch_first=True)
+        self.passage_encoder = BidirectionalGru(config.embedding_size, config.hidden_size)
+        self.question_encoder = BidirectionalGru(config.embedding_size, config.hidden_size)
         self.attention = nn.Linear(2 * config.hidden_size, 2 * config.hidden_size, bias=False)  # W_s
         self.classifier = nn.Linear(2 * config.hidden_size, config.max_entities)  # W_a
         self._tokenizer: PreTrainedTokenizerBase | None = None
@@ -107,8 +137,8 @@ class ClozeReader(PreTrainedModel):
                     "in question_passage."
                 )
             question_passage = torch.arange(len(input_ids), device=input_ids.device)
-        passage, _ = self._encode(self.passage_encoder, input_ids, passage_mask)  # [passages, length, 2h]
-        _, question = self._encode(self.question_encoder, question_ids, question_mask)  # [questions, 2h]
+        passage, _ = self.passage_encoder(self._embed(input_ids), passage_mask)  # [passages, length, 2h]
+        _, question = self.question_encoder(self._embed(question_ids), question_mask)  # [questions, 2h]
 
         attended = self._attend(question, passage, passage_mask, question_passage)
         logits = self.classifier(attended)
@@ -128,16 +158,8 @@ class ClozeReader(PreTrainedModel):
             raise ValueError(f"the mask of a {what} has words after padding; pad on the right.")
         return mask
 
-    def _encode(
-        self, encoder: nn.GRU, ids: torch.Tensor, mask: torch.Tensor
-    ) -> tuple[torch.Tensor, torch.Tensor]:
-        """All states [rows, length, 2h] and the final ones [rows, 2h]; padding is never read."""
-        embedded = self.dropout(self.word_embeddings(ids))
-        lengths = mask.sum(1).cpu()
-        packed = pack_padded_sequence(embedded, lengths, batch_first=True, enforce_sorted=False)
-        states, final = encoder(packed)
-        states, _ = pad_packed_sequence(states, batch_first=True, total_length=ids.shape[1])
-        return states, torch.cat([final[0], final[1]], dim=-1)
+    def _embed(self, ids: torch.Tensor) -> torch.Tensor:
+        return self.dropout(self.word_embeddings(ids))
 
     def _attend(
         self,
