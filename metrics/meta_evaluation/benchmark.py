@@ -104,7 +104,7 @@ def _describe(by_system: Mapping[str, np.ndarray]) -> dict[str, dict[str, Any]]:
 
 
 def _pairs(by_system: Mapping[str, np.ndarray]) -> list[dict[str, Any]]:
-    found = []
+    found: list[dict[str, Any]] = []
     for first, second in itertools.combinations(by_system, 2):
         a, b = by_system[first], by_system[second]
         kept = ~np.isnan(a) & ~np.isnan(b)

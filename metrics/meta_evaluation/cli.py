@@ -28,6 +28,7 @@ def add_parser(commands: Any) -> None:
     _add_disagree(studies)
     _add_report(studies)
     _add_recommend(studies)
+    _add_thesis(studies)
 
 
 # --- options ------------------------------------------------------------------------------------------------
@@ -503,4 +504,26 @@ def run_recommend(options: argparse.Namespace) -> int:
     print(text, end="")
     if options.out:
         write_atomically(options.out, text)
+    return 0
+
+
+def _add_thesis(studies: Any) -> None:
+    parser = studies.add_parser(
+        "thesis",
+        help="kept results in the shape of the thesis' tables, next to its numbers",
+        description="Tables 6.1, 6.3 to 6.6 and 7.1 of the thesis with our numbers beside its own, as Markdown.",
+    )
+    parser.add_argument(
+        "folder", nargs="?", help="of --keep (default: the results that come with the package)"
+    )
+    parser.set_defaults(run=run_thesis)
+
+
+def run_thesis(options: argparse.Namespace) -> int:
+    from summarily.metrics.meta_evaluation.recommendation import STORED
+    from summarily.metrics.meta_evaluation.scores import load_results
+    from summarily.metrics.meta_evaluation.thesis import thesis_tables
+
+    for table in thesis_tables(load_results(options.folder or STORED)):
+        print(f"{table.title}\n\n{table.markdown()}\n")
     return 0

@@ -53,8 +53,8 @@ def coefficient(name: str, x: ArrayLike, y: ArrayLike) -> float:
 
 
 def correlate(
-    scores: Sequence[float],
-    human: Sequence[float],
+    scores: ArrayLike,
+    human: ArrayLike,
     level: str = "pooled",
     name: str = "spearman",
     inputs: Sequence[str] | None = None,

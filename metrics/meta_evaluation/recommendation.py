@@ -79,7 +79,7 @@ def rank_by_people(
 def _correlation(
     column: np.ndarray, human: Sequence[float], level: str, inputs: Sequence[str], systems: Sequence[str]
 ) -> float:
-    rows = np.flatnonzero(~np.isnan(column))
+    rows = np.flatnonzero(~np.isnan(column)).tolist()
     return correlate(
         column[rows],
         np.array(human)[rows],
@@ -152,7 +152,8 @@ def rank_by_corruption(result: Mapping[str, Any], purpose: str) -> Ranking:
 def recommend(results: Mapping[str, Mapping[str, Any]]) -> str:
     """The recommendation as Markdown."""
     human = results.get("human", {})
-    costs = next(iter(results.get("profile", {}).values()), {"metrics": {}})["metrics"]
+    profiles = list(results.get("profile", {}).values())
+    costs: dict[str, Any] = profiles[0]["metrics"] if profiles else {}
     rankings: list[Ranking] = []
     main = [
         (human[name], question)

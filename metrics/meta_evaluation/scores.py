@@ -73,8 +73,8 @@ class ScoreStore:
         order = _grouped_by_reference(examples)
         # Metrics that lack the same rows run together and share their encoder passes.
         together: dict[tuple[int, ...], list[str]] = {}
-        for label, rows in missing.items():
-            together.setdefault(tuple(row for row in order if row in rows), []).append(label)
+        for label, lacking in missing.items():
+            together.setdefault(tuple(row for row in order if row in lacking), []).append(label)
         for rows, labels in together.items():
             for start in range(0, len(rows), ROWS_AT_ONCE):
                 part = rows[start : start + ROWS_AT_ONCE]

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from summarily.metrics.base import InputError
 from summarily.metrics.meta_evaluation.correlation import (
@@ -79,11 +80,11 @@ class PermutationTest(NamedTuple):
 
 
 def permutation_test(
-    first: Sequence[float],
-    second: Sequence[float],
-    human: Sequence[float],
-    inputs: Sequence[str],
-    systems: Sequence[str],
+    first: ArrayLike,
+    second: ArrayLike,
+    human: ArrayLike,
+    inputs: Sequence[Any],
+    systems: Sequence[Any],
     level: str = "input",
     name: str = "kendall",
     swap: str = "both",
@@ -134,7 +135,7 @@ def permutation_test(
     return PermutationTest(float(observed), p, as_extreme, resamples, samples)
 
 
-def _standardised(values: Sequence[float]) -> np.ndarray:
+def _standardised(values: ArrayLike) -> np.ndarray:
     array = np.asarray(values, dtype=float)
     spread = array.std()
     return (array - array.mean()) / spread if spread > 0 else array - array.mean()
@@ -297,8 +298,8 @@ def resampling_for(n_systems: int) -> str:
 
 
 def bootstrap(
-    columns: Sequence[Sequence[float]],
-    human: Sequence[float],
+    columns: Sequence[ArrayLike],
+    human: ArrayLike,
     inputs: Sequence[str],
     systems: Sequence[str],
     level: str = "input",
