@@ -1,5 +1,6 @@
 # make demo   install and score the bundled sample with every metric that runs offline
-# make test   install everything and run the test suite
+# make space  open the scorecard in the browser (NAME=summarize, attention, judge or a metric for another Space)
+# make test   install everything and run the test suite;  make test-browser  the Spaces in headless Chromium
 # make lint   ruff and mypy;  make bench  our speed beside the peers';  make slow  what takes minutes
 # make study-long        the thesis' experiments with long documents, resumable (about an hour)
 # make study-attention   the papers' comparison of attention mechanisms, resumable (about 90 minutes)
@@ -12,14 +13,27 @@ INSTALL := $(BIN)/pip install --quiet --disable-pip-version-check --constraint c
 THREADS := OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 TOKENIZERS_PARALLELISM=false
 BENCHMARKS := $(filter-out __init__ timing,$(basename $(notdir $(wildcard tests/benchmarks/*.py))))
 
-.PHONY: demo test lint types bench slow study-attention study-long clean
+.PHONY: demo space test test-browser pictures lint types bench slow study-attention study-long clean
 
 demo: $(VENV)/demo.installed
 	$(BIN)/summarily score --sample
 	$(BIN)/summarily compare --sample --no-signatures
+	@echo; echo "The same in the browser: make space"
+
+space: $(VENV)/space.installed
+	$(BIN)/summarily demo $(or $(NAME),scorecard) --open
 
 test: $(VENV)/all.installed
 	$(THREADS) $(BIN)/python -m pytest -n 2 --dist loadfile
+
+test-browser: $(VENV)/all.installed
+	@command -v chromium chromium-browser google-chrome >/dev/null || \
+		{ echo "The browser tests need Chromium; on Debian: apt-get install chromium" >&2; exit 1; }
+	$(THREADS) $(BIN)/python -m pytest -m browser tests/spaces/browser
+
+# The pictures of the documents, taken by the browser tests.
+pictures: $(VENV)/all.installed
+	$(THREADS) $(BIN)/python -m tests.spaces.browser.pictures
 
 slow: $(VENV)/all.installed
 	$(THREADS) $(BIN)/python -m pytest -m slow
@@ -50,6 +64,10 @@ $(VENV)/bin/pip:
 
 $(VENV)/demo.installed: $(VENV)/bin/pip setup.cfg constraints.txt
 	$(INSTALL) --editable ".[offline]"
+	touch $@
+
+$(VENV)/space.installed: $(VENV)/bin/pip setup.cfg constraints.txt
+	$(INSTALL) --editable ".[offline,demo]"
 	touch $@
 
 $(VENV)/all.installed: $(VENV)/bin/pip setup.cfg constraints.txt

@@ -1,0 +1,163 @@
+"""The scorecard's numbers are those of `summarily.score`; what cannot be scored is named."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import re
+
+import pytest
+
+import summarily
+from summarily.metrics import load_all
+from summarily.metrics.base import InputError
+from summarily.sample import SYSTEMS, load_sample
+from summarily.spaces.explanations import explanation_html
+from summarily.spaces.scorecard import scoring
+from summarily.spaces.texts import Texts, pasted, uploaded
+
+ROWS = load_sample()[:4]
+
+
+@pytest.fixture(scope="module")
+def result():
+    texts = Texts(
+        {name: [row[name] for row in ROWS] for name in SYSTEMS},
+        [row["references"] for row in ROWS],
+        [row["source"] for row in ROWS],
+        [row["id"] for row in ROWS],
+    )
+    return scoring.score_texts(texts, ["rouge", "sms", "bertscore"])
+
+
+def test_numbers_and_intervals_are_those_of_score(result):
+    html = scoring.results_html(result)
+    for system in SYSTEMS:
+        card = summarily.score(
+            [row[system] for row in ROWS],
+            [row["references"] for row in ROWS],
+            metrics=["rouge", "bertscore", "sms"],
+            confidence=0.95,
+        )
+        for found in card.values():
+            for key, mean in found.mean.items():
+                low, high, _ = found.interval[key]
+                assert f"{mean:.4f}" in html and f"[{low:.4f}, {high:.4f}]" in html
+
+
+def test_the_best_system_has_the_star(result):
+    rows = re.findall(r"<tr>(.*?)</tr>", scoring.results_html(result))
+    rouge1 = next(row for row in rows if "rouge1<" in row)
+    cells = re.findall(r"<td>(.*?)</td>", rouge1)
+    assert ["best" in cell for cell in cells] == [True, False, False]
+
+
+def test_one_document_has_no_interval_and_one_system_no_star():
+    result = scoring.score_texts(pasted("", "the cat sat", ["a cat sat", "", "", ""]), ["rouge"])
+    html = scoring.results_html(result)
+    assert "0.6667" in html and "<small>[" not in html and 'class="best"' not in html
+
+
+def test_downloads_hold_every_value(result):
+    rows = list(csv.DictReader(io.StringIO(scoring.to_csv(result))))
+    assert len(rows) == len(SYSTEMS) * len(ROWS)
+    assert [float(row["sms"]) for row in rows[:4]] == result.cards["good"]["sms"].per_example["sms"]
+    everything = json.loads(scoring.to_json(result))
+    assert everything["systems"]["broken"]["scores"]["rouge"]["mean"] == result.cards["broken"]["rouge"].mean
+    assert {pair["metric"] for pair in everything["pairs"]} == {"rouge", "bertscore", "sms"}
+
+
+@pytest.mark.parametrize("name", list(load_all("all")[0]))
+def test_every_metric_is_explained(name):
+    row = ROWS[1]
+    try:
+        score = summarily.score([row["good"]], [row["references"]], [row["source"]], metrics=name)[name]
+        html = explanation_html(score.explain(0))
+    except summarily.metrics.MissingRequirement as error:
+        pytest.skip(str(error))
+    assert len(re.sub(r"<[^>]*>", "", html)) > 40
+
+
+@pytest.mark.parametrize(
+    ("explanation", "shown"),
+    [
+        (
+            {"questions": [{"question": "Who won?", "answer": "Kenya <b>", "correct": True}]},
+            "Kenya &lt;b&gt;",
+        ),
+        ({"alignments": [{"precision": [{"token": "<a>", "match": "b", "similarity": 0.5}]}]}, "&lt;a&gt;"),
+        ({"flows": [{"from": "<cat>", "to": "dog", "mass": 1.0, "distance": 0.5}]}, "&lt;cat&gt;"),
+        ({"anything": {"inner": 1.5, "rows": [{"a": "<x>"}]}}, "&lt;x&gt;"),
+        ({}, "nothing to show"),
+    ],
+)
+def test_any_explanation_is_drawn_and_escaped(explanation, shown):
+    html = explanation_html(explanation)
+    assert shown in html and "<b>Kenya" not in html
+
+
+def test_texts_are_escaped_everywhere():
+    bad = "<script>alert(1)</script> cat"
+    result = scoring.score_texts(pasted("", bad, [bad]), ["rouge", "bertscore", "sms"])
+    pages = [scoring.results_html(result)]
+    pages += [scoring.explain(result, name, "System A", 0) for name in result.metrics]
+    assert not any("<script" in page for page in pages)
+
+
+# --- input ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("", "", ["a"]), "Please give a reference"),
+        (("", " \n\n ", ["a"]), "Please give a reference"),
+        (("", "a", ["", " "]), "at least one summary"),
+        (("", "a", ["a" * 20_001]), "system A has 20,001 characters"),
+        (("a" * 20_001, "a", ["a"]), "the source has 20,001 characters"),
+    ],
+)
+def test_pasted_mistakes_are_named(arguments, message):
+    with pytest.raises(InputError, match=message):
+        pasted(*arguments)
+
+
+def test_references_are_separated_by_empty_lines():
+    assert pasted("", "one\ntwo\n \nthree", ["a"]).references == [["one\ntwo", "three"]]
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("a.csv", "reference,x\n", "no column 'reference'|has no rows"),
+        ("a.csv", "reference,x\na\n", "row 0: expected 2 fields"),
+        ("a.csv", "x,y\na,b\n", "no column 'reference'"),
+        ("a.csv", "reference,id\na,1\n", "has no summaries"),
+        ("a.csv", "reference,a,b,c,d,e\n1,2,3,4,5,6\n", "5 columns of summaries"),
+        ("a.csv", "reference,a\n" + "x,y\n" * 201, "201 rows; this Space takes up to 200"),
+        ("a.jsonl", '{"reference": "a", "x": 3}\n', "row 1, column x: expected a text, found 3"),
+        ("a.jsonl", '{"reference": [], "x": "a"}\n', "expected a text or a list of texts"),
+        ("a.jsonl", '{"reference": "a", "x": "b"\n', "line 1 is not JSON"),
+        ("a.txt", "text", "is not one of .csv"),
+        ("a.csv", "reference,a\n" + ("x" * 19_000 + "," + "y" * 19_000 + "\n") * 20, "760,000 characters"),
+    ],
+)
+def test_mistakes_in_files_are_named(tmp_path, name, content, message):
+    path = tmp_path / name
+    path.write_text(content)
+    with pytest.raises(InputError, match=message):
+        uploaded(str(path))
+
+
+def test_the_bundled_sample_can_be_uploaded():
+    from summarily.spaces.texts import example_file
+
+    pytest.importorskip("gradio")
+    texts = uploaded(example_file())
+    assert list(texts.systems) == list(SYSTEMS) and len(texts) == 36
+
+
+def test_no_metric_is_a_sentence():
+    with pytest.raises(InputError, match="pick at least one metric"):
+        scoring.score_texts(pasted("", "a", ["a"]), [])
