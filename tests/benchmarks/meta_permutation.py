@@ -13,7 +13,6 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 import time
 
 import numpy as np
-from nlpstats.correlations import permutation_test as theirs
 
 from summarily.metrics.meta_evaluation.significance import permutation_test
 
@@ -44,6 +43,8 @@ def flat(matrices: tuple[np.ndarray, ...]) -> tuple[list[np.ndarray], list[str],
 
 def measure(ties: bool, ours_resamples: int = 2000, their_resamples: int = 20) -> tuple[float, float]:
     """CPU seconds per resample, ours and theirs, after checking that both compute the same."""
+    from nlpstats.correlations import permutation_test as theirs
+
     matrices = simulated(ties)
     columns, inputs, systems = flat(matrices)
     np.random.seed(0)  # noqa: NPY002 (the generator that nlpstats draws from)
