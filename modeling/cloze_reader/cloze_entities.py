@@ -74,6 +74,26 @@ def rename(text: str, names: Mapping[str, str]) -> str:
     return ENTITY.sub(lambda match: names.get(match[0], match[0]), text)
 
 
+def with_names(text: str, names: Mapping[str, str]) -> tuple[str, list[tuple[int, int, str]]]:
+    """The text with names for ids, and where each mention is: start, end, id.
+
+    Example:
+        >>> with_names("@entity0 met @entity1.", {"@entity0": "Ann", "@entity1": "Bob"})
+        ('Ann met Bob.', [(0, 3, '@entity0'), (8, 11, '@entity1')])
+    """
+    parts: list[str] = []
+    mentions = []
+    done = length = 0
+    for match in ENTITY.finditer(text):
+        before, name = text[done : match.start()], names.get(match[0], match[0])
+        parts += [before, name]
+        start = length + len(before)
+        length = start + len(name)
+        mentions.append((start, length, match[0]))
+        done = match.end()
+    return "".join([*parts, text[done:]]), mentions
+
+
 def entity_number(entity: str) -> int:
     """The N of `@entityN`.
 

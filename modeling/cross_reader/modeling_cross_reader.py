@@ -23,7 +23,7 @@ from transformers import AutoTokenizer
 from transformers import initialization as init
 
 from summarily.modeling.adapted_encoder import AdaptedEncoderModel, AdaptedLinear
-from summarily.modeling.cloze_reader.cloze_entities import ENTITY, PLACEHOLDER, Answer, candidates, rename
+from summarily.modeling.cloze_reader.cloze_entities import PLACEHOLDER, Answer, candidates, rename, with_names
 from summarily.modeling.cloze_reader.reader_output import ReaderOutput, masked_answer_loss
 from summarily.modeling.cross_reader.configuration_cross_reader import CrossReaderConfig
 
@@ -268,7 +268,10 @@ class CrossReader(AdaptedEncoderModel):
         names: Sequence[Mapping[str, str]],
     ) -> list[EncodedPassage]:
         """Token ids of passages, with their mentions, and of questions."""
-        named = [_restore(*pair) for pair in zip(passages, names, strict=True)]
+        for row, (passage, own) in enumerate(zip(passages, names, strict=True)):
+            if missing := [entity for entity in candidates(passage) if entity not in own]:
+                raise ValueError(f"passage {row} mentions {missing[0]}, for which names[{row}] has no name.")
+        named = [with_names(*pair) for pair in zip(passages, names, strict=True)]
         tokenized = self._tokenize([text for text, _ in named])
         asked = [
             rename(text, own).replace(PLACEHOLDER, self.tokenizer.mask_token)
@@ -461,27 +464,6 @@ class _Layout:
         self.entities += entities or [NO_ENTITY] * len(ids)
         self.lengths += lengths or [0] * len(ids)
         return place
-
-
-def _restore(text: str, names: Mapping[str, str]) -> tuple[str, list[tuple[int, int, str]]]:
-    """The text with names for ids, and where each mention is: start, end, id.
-
-    >>> _restore("@entity0 met @entity1.", {"@entity0": "Ann", "@entity1": "Bob"})
-    ('Ann met Bob.', [(0, 3, '@entity0'), (8, 11, '@entity1')])
-    """
-    parts: list[str] = []
-    spans = []
-    length = end = 0
-    for match in ENTITY.finditer(text):
-        if match[0] not in names:
-            raise ValueError(f"names has no {match[0]}, which the passage mentions: {text[:60]!r}")
-        name = names[match[0]]
-        before = text[end : match.start()]
-        parts += [before, name]
-        spans.append((length + len(before), length + len(before) + len(name), match[0]))
-        length += len(before) + len(name)
-        end = match.end()
-    return "".join([*parts, text[end:]]), spans
 
 
 def _mention_tokens(
