@@ -30,6 +30,8 @@ SHIPPED = {"attentive": "cloze-reader", "cross": "cross-reader"}
 PAPER_EXTRACTIVE = "distilbert/distilbert-base-cased-distilled-squad"
 _WINDOW = 8
 """Words on each side of a blank or a mention that the overlap baseline compares."""
+_LONGEST_QUESTION = 60
+"""Words of a question that an extractive model sees."""
 _SHARPNESS = 20.0
 """Turns cosines into probabilities; the answer does not depend on it."""
 
@@ -156,23 +158,23 @@ class ExtractiveReader:
         for row, (passage, texts, own) in enumerate(zip(passages, questions, names, strict=True)):
             text, mentions = with_names(passage, own)
             for text_of_question in texts if mentions else ():
-                filled = rename(text_of_question, own).replace(PLACEHOLDER, "who or what")
-                asked.append(_Asked(row, filled.rstrip(" .") + "?", text, mentions))
-        scores: list[dict[str, list[float]]] = [{} for _ in asked]
+                asked.append(_Asked(row, _as_question(text_of_question, own), text, mentions))
+        best: list[dict[tuple[str, int], float]] = [{} for _ in asked]
         for number, mention_scores in self._read(asked):
-            for id, value in mention_scores:
-                scores[number].setdefault(id, []).append(value)
-        answers = iter([_from_scores(found, names[a.row]) for a, found in zip(asked, scores, strict=True)])
+            for mention, value in mention_scores:  # a mention may stand in two windows
+                best[number][mention] = max(value, best[number].get(mention, -math.inf))
+        answers = iter([_from_mentions(found, names[a.row]) for a, found in zip(asked, best, strict=True)])
         return [
             [next(answers) if ENTITY.search(passage) else Answer(None, 0.0) for _ in texts]
             for passage, texts in zip(passages, questions, strict=True)
         ]
 
-    def _read(self, asked: Sequence[_Asked]) -> Iterator[tuple[int, list[tuple[str, float]]]]:
+    def _read(self, asked: Sequence[_Asked]) -> Iterator[tuple[int, list[tuple[tuple[str, int], float]]]]:
         """For each window the number of its question, and its mentions with their scores."""
         import torch
 
         model, tokenizer = _load_extractive(self.resolved, self.device)
+        longest = min(tokenizer.model_max_length, 384)
         order = sorted(range(len(asked)), key=lambda number: len(asked[number].text))
         for start in range(0, len(order), self.batch_size):
             batch = order[start : start + self.batch_size]
@@ -180,8 +182,8 @@ class ExtractiveReader:
                 [asked[number].question for number in batch],
                 [asked[number].text for number in batch],
                 truncation="only_second",
-                max_length=min(tokenizer.model_max_length, 384),
-                stride=96,
+                max_length=longest,
+                stride=longest // 4,
                 padding=True,
                 return_tensors="pt",
                 return_overflowing_tokens=True,
@@ -210,13 +212,32 @@ class _Asked(NamedTuple):
 
 def _mention_scores(
     asked: _Asked, offsets: Sequence[Sequence[int]], own: Sequence[bool], first: Any, last: Any
-) -> Iterator[tuple[str, float]]:
-    """The mentions that a window holds whole: id and score."""
+) -> Iterator[tuple[tuple[str, int], float]]:
+    """The mentions that a window holds whole: id and place, and score."""
     starts = {offset[0]: token for token, offset in reversed(list(enumerate(offsets))) if own[token]}
     ends = {offset[1]: token for token, offset in enumerate(offsets) if own[token]}
     for start, end, id in asked.mentions:
         if start in starts and end in ends:
-            yield id, float(first[starts[start]] + last[ends[end]])
+            yield (id, start), float(first[starts[start]] + last[ends[end]])
+
+
+def _as_question(text: str, names: Mapping[str, str]) -> str:
+    """A sentence with a blank as a question; of a very long one, the words around the blank.
+
+    >>> _as_question("@entity0 met @placeholder .", {"@entity0": "Ann"})
+    'Ann met who or what?'
+    """
+    words = text.split()
+    place = next(i for i, word in enumerate(words) if PLACEHOLDER in word)
+    words = words[max(0, place - _LONGEST_QUESTION // 2) :][:_LONGEST_QUESTION]
+    return rename(" ".join(words), names).replace(PLACEHOLDER, "who or what").rstrip(" .") + "?"
+
+
+def _from_mentions(scores: Mapping[tuple[str, int], float], names: Mapping[str, str]) -> Answer:
+    by_entity: dict[str, list[float]] = {}
+    for (id, _), value in scores.items():
+        by_entity.setdefault(id, []).append(value)
+    return _from_scores(by_entity, names)
 
 
 def _from_scores(scores: Mapping[str, Sequence[float]], names: Mapping[str, str]) -> Answer:

@@ -241,7 +241,11 @@ def _end(process: subprocess.Popen[bytes]) -> None:
     with contextlib.suppress(OSError):
         if process.stdin is not None:
             process.stdin.close()
-        process.wait(timeout=5)
+    try:
+        process.wait(timeout=1)
+    except subprocess.TimeoutExpired:  # it is still reading
+        process.kill()
+        process.wait()
 
 
 def _serve(path: str) -> None:

@@ -10,6 +10,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable
 
+from summarily.metrics.apes.questions import sentences_of
 from summarily.metrics.text import sentence_spans
 
 _WORD = re.compile(r"[^\W\d_]+(?:['’.-][^\W\d_]+)*")
@@ -38,7 +39,7 @@ class Truecaser:
         restored = _WORD.sub(lambda match: self._spelling.get(match.group().lower(), match.group()), text)
         pieces = []
         done = 0
-        for start, end in sentence_spans(restored):
+        for start, end in sentences_of(text):
             pieces += [restored[done:start], restored[start : start + 1].upper(), restored[start + 1 : end]]
             done = end
         return "".join([*pieces, restored[done:]])

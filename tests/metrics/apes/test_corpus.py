@@ -1,0 +1,122 @@
+"""The corpus of questions: collections, splits, copies left out, only questions that can be answered; truecasing."""
+
+from __future__ import annotations
+
+import gzip
+import json
+
+import pytest
+
+from summarily.metrics.apes.corpus import (
+    COLLECTIONS,
+    HUMAN_SETS,
+    SPLITS,
+    Article,
+    articles,
+    cloze_corpus,
+    load_or_make,
+    main,
+    read_corpus,
+    split_of,
+    write_corpus,
+)
+from summarily.metrics.apes.truecasing import Truecaser
+from summarily.metrics.base import InputError
+from summarily.sample import load_sample
+
+STORY = "Angela Merkel flew to Oslo. She met Jens Stoltenberg there. Stoltenberg thanked Merkel."
+
+
+def write_rows(path, rows):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with gzip.open(path, "wt") as file:
+        file.writelines(json.dumps(row) + "\n" for row in rows)
+
+
+def data_folder(folder):
+    """The layout of the data, filled from the bundled sample."""
+    rows = load_sample()
+    write_rows(
+        folder / "news/cnndm_articles.jsonl.gz",
+        [{"article": row["source"], "highlights": row["references"]} for row in rows],
+    )
+    write_rows(folder / "news/bbc_news_summary.jsonl.gz", [{"article": STORY}, {"article": "Too short."}])
+    lead, body = (
+        "Angela Merkel met Jens Stoltenberg.",
+        "Angela Merkel met Jens Stoltenberg. Stoltenberg is in Oslo.",
+    )
+    write_rows(
+        folder / "news/reuters_train.jsonl.gz",
+        [{"first_paragraph": lead, "body": body}, {"first_paragraph": "Other.", "body": body}],
+    )
+    write_rows(folder / "human/summeval_docs.jsonl.gz", [{"source": rows[0]["source"].upper()}])
+    for name in HUMAN_SETS[1:]:
+        write_rows(folder / f"human/{name}.jsonl.gz", [{"article": "Unrelated."}])
+    return folder
+
+
+def test_collections_become_passages_and_asked_sentences():
+    found = list(
+        articles("cnndm_articles", [{"article": STORY, "highlights": ["Merkel in Oslo", "They met ."]}])
+    )
+    assert found == [
+        Article("cnndm_articles", STORY, "Merkel in Oslo\nThey met .", ("Merkel in Oslo They met .", STORY))
+    ]
+    reuters = [{"first_paragraph": "A b.", "body": "A b. C d."}, {"first_paragraph": "X.", "body": "A b."}]
+    assert [a[1:3] for a in articles("reuters_train", reuters)] == [("C d.", "A b.")]
+    with pytest.raises(InputError, match="there is no collection 'cnn'"):
+        next(articles("cnn", [{}]))
+
+
+def test_questions_can_be_answered_from_the_passage():
+    asked = "Merkel met Stoltenberg in Norway."
+    reading = next(cloze_corpus([Article("mine", STORY, asked, (asked, STORY))]))
+    assert reading.asked == 3 and reading.answerable == 2, "Norway is not in the passage"
+    assert {q.answer for q in reading.questions} <= set(reading.candidates)
+    assert all(id in reading.names for q in reading.questions for id in [q.answer])
+    assert "Merkel" not in reading.passage
+
+
+def test_copies_and_the_articles_of_the_human_sets_are_left_out():
+    one = Article("mine", STORY, "Merkel met Stoltenberg.", (STORY,))
+    copy = one._replace(passage=STORY.replace("flew to", "flew  to").lower())
+    assert len(list(cloze_corpus([one, copy]))) == 1
+    assert list(cloze_corpus([one], unseen=[STORY.upper()])) == []
+
+
+def test_splits_are_by_article_and_about_80_to_10_to_10():
+    counts = dict.fromkeys(SPLITS, 0)
+    for number in range(2000):
+        counts[split_of(f"Article number {number}.")] += 1
+    assert 1520 < counts["train"] < 1680
+    assert all(140 < counts[split] < 260 for split in ("dev", "test"))
+
+
+def test_the_corpus_is_written_once_and_read_again(tmp_path, capsys):
+    data = data_folder(tmp_path / "data")
+    file = tmp_path / "out/cloze.jsonl.gz"
+    main(["--data", str(data), "--output", str(file), "--cache", str(tmp_path / "cache")])
+    assert "cnndm_articles" in capsys.readouterr().out
+    readings = list(read_corpus(file))
+    assert {reading.collection for reading in readings} == set(COLLECTIONS)
+    assert len(readings) < len(load_sample()) + 2, "one article is in a human set"
+    for reading in readings:
+        assert reading.split == split_of_reading(reading, readings)
+    written = file.read_bytes()
+    load_or_make(file, None)
+    write_corpus(readings, file)
+    assert file.read_bytes() == written
+    assert sum(len(list(read_corpus(file, split))) for split in SPLITS) == len(readings)
+
+
+def split_of_reading(reading, readings):
+    """The id is a hash of the passage, and the split follows from it."""
+    number = int(reading.id[:8], 16) % 100
+    return "train" if number < 80 else "dev" if number < 90 else "test"
+
+
+def test_truecasing_restores_names_and_leaves_the_rest():
+    truecase = Truecaser(["The U.S. and Oslo met in May.", "We may go to Oslo, may we?", "Snow fell."])
+    assert truecase("snow fell in oslo . it may stop .") == "Snow fell in Oslo . It may stop ."
+    assert truecase("") == ""
+    assert truecase("unknown words stay") == "Unknown words stay"

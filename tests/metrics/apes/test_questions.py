@@ -1,0 +1,281 @@
+"""Entities and cloze questions: the paper's example, aliases, replacement by string, ready questions."""
+
+from __future__ import annotations
+
+import itertools
+import re
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from summarily.metrics.apes import questions
+from summarily.metrics.apes.questions import (
+    PLACEHOLDER,
+    Entities,
+    blank,
+    make_cloze,
+    parse_question_file,
+    question_file,
+)
+from summarily.metrics.apes.recognition import Mention
+from summarily.metrics.base import InputError
+from summarily.modeling.cloze_reader import cloze_entities
+
+# Figure 3 of Eyal, Baumel and Elhadad 2019 (example 202 of the CNN/DailyMail test set).
+SUMMARY = (
+    "Arsenal beat Burnley 1-0 in the EPL. a goal from Aaron Ramsey secured all three points. "
+    "win cuts Chelsea ’s EPL lead to four points ."
+)
+FIGURE = [
+    ("____ beat Burnley 1-0 in the EPL", "Arsenal"),
+    ("Arsenal beat ____ 1-0 in the EPL", "Burnley"),
+    ("Arsenal beat Burnley 1-0 in the ____", "EPL"),
+    ("a goal from ____ secured all three points", "Aaron Ramsey"),
+    ("win cuts ____ ’s EPL lead to four points", "Chelsea"),
+    ("win cuts Chelsea ’s ____ lead to four points", "EPL"),
+]
+
+
+def readable(cloze: questions.Cloze) -> list[tuple[str, str]]:
+    """Questions and answers with names for ids, as the paper prints them."""
+    names = {id: names[0] for id, names in cloze.entities.names.items()}
+    return [
+        (cloze_entities.rename(q.text, names).replace(PLACEHOLDER, "____").rstrip(" ."), names[q.answer])
+        for q in cloze.questions
+    ]
+
+
+def entities(**names: str) -> Entities:
+    """Entities by name and type; an underscore stands for a space."""
+    return Entities(Mention(name.replace("_", " "), kind) for name, kind in names.items())
+
+
+def people(*names: str) -> Entities:
+    return Entities(Mention(name, "PERSON") for name in names)
+
+
+# --- the paper's example ------------------------------------------------------------------------------------
+
+
+def test_figure_3_from_the_list_of_entities():
+    cloze = make_cloze(SUMMARY, names=["Arsenal", "Burnley", "EPL", "Aaron Ramsey", "Chelsea"])
+    assert readable(cloze) == FIGURE
+    for question in cloze.questions:
+        others = {"Arsenal", "Burnley", "EPL", "Ramsey", "Chelsea"}
+        assert not any(name in question.text for name in others), "entities are ids in the question"
+
+
+def test_figure_3_by_the_recogniser_as_far_as_it_finds_the_entities():
+    cloze = make_cloze(SUMMARY)
+    found = {name for names in cloze.entities.names.values() for name in names}
+    assert {"Burnley", "EPL", "Aaron Ramsey", "Chelsea"} <= found
+    assert readable(cloze) == [pair for pair in FIGURE if pair[1] in found]
+
+
+# --- aliases ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "kind"),
+    [
+        ("Aaron Ramsey", "Ramsey", "PERSON"),
+        ("Aaron Ramsey", "Aaron", "PERSON"),
+        ("Barack Hussein Obama", "Barack Obama", "PERSON"),
+        ("David Meadwell", "Mr Meadwell", "PERSON"),
+        ("Arsenal", "Arsenal's", "ORG"),
+        ("Arsenal", "Arsenal ’s", "ORG"),
+        ("Rangers", "Rangers'", "ORG"),
+        ("Arsenal", "ARSENAL", "ORG"),
+        ("U.S.", "US", "GPE"),
+        ("U.S.", "U.S", "GPE"),
+        ("Apple Inc.", "Apple", "ORG"),
+        ("BankAmerica Corp", "BankAmerica", "ORG"),
+        ("the White House", "White House", "ORG"),
+        ("International Criminal Court", "ICC", "ORG"),
+        ("US Federal Reserve", "Federal Reserve", "ORG"),
+        ("Republican", "Republicans", "NORP"),
+        ("Guzmán", "Guzman", "PERSON"),
+    ],
+)
+def test_names_of_one_entity_share_an_id_in_either_order(first, second, kind):
+    for names in ((first, second), (second, first)):
+        assert len(Entities(Mention(name, kind) for name in names)) == 1, names
+
+
+@pytest.mark.parametrize(
+    "mentions",
+    [
+        [("Bill Clinton", "PERSON"), ("Hillary Clinton", "PERSON")],
+        [("Michael Jordan", "PERSON"), ("Jordan", "GPE")],
+        [("New York", "GPE"), ("New York Times", "ORG")],
+        [("Israel", "GPE"), ("Israeli", "NORP")],
+    ],
+)
+def test_names_of_different_entities_do_not(mentions):
+    assert len(Entities(Mention(*mention) for mention in mentions)) == 2
+
+
+def test_a_surname_that_two_people_have_stays_for_itself():
+    table = people("Bill Clinton", "Hillary Clinton", "Clinton")
+    assert len(table) == 3
+    assert table.anonymise("Clinton spoke.") != table.anonymise("Bill Clinton spoke.")
+
+
+def test_a_bare_surname_is_found_although_it_was_never_recognised():
+    assert people("Aaron Ramsey").anonymise("A goal by ramsey.") == "A goal by @entity0."
+    both = people("Bill Clinton", "Hillary Clinton")
+    assert both.anonymise("Clinton spoke.") == "Clinton spoke.", "nobody knows which"
+    assert people("Theresa May").anonymise("It may rain.") == "It may rain."
+
+
+def test_names_in_a_prediction_join_but_never_change_the_entities_of_the_reference():
+    base = people("Ann Lee", "Bob Roe")
+    more = base.extended(
+        [Mention("Lee", "PERSON"), Mention("Cy Poe", "PERSON"), Mention("ANN LEE", "PERSON")]
+    )
+    assert base.names == {"@entity0": ["Ann Lee"], "@entity1": ["Bob Roe"]}, "the original stays"
+    assert [more.names[id][0] for id in base.names] == ["Ann Lee", "Bob Roe"]
+    assert more.find("Lee") == "@entity0" and more.find("Cy Poe") not in base
+
+
+def test_verbs_between_two_names_part_them():
+    table = Entities([Mention("Arsenal beat Burnley", "ORG")])
+    assert list(table.names.values()) == [["Arsenal"], ["Burnley"]]
+
+
+# --- replacement --------------------------------------------------------------------------------------------
+
+
+def test_the_longest_name_counts_wherever_it_stands():
+    table = entities(York="GPE", New_York="GPE", New_York_Times="ORG")
+    text = "The New York Times of New York, not York."
+    assert table.anonymise(text) == "The @entity2 of @entity1, not @entity0."
+    overlapping = entities(Bank_of="ORG", of_England_and_Wales="ORG")
+    assert overlapping.anonymise("Bank of England and Wales") == "Bank @entity1"
+
+
+def test_names_that_end_in_a_full_stop_match():
+    table = entities(**{"U.S.": "GPE", "Apple_Inc.": "ORG"})
+    assert (
+        table.anonymise("U.S. officials met Apple Inc. in the U.S.")
+        == "@entity0 officials met @entity1 in the @entity0"
+    )
+    assert table.anonymise("the u.s. and the US") == "the @entity0 and the @entity0"
+
+
+def test_function_words_are_not_names():
+    table = entities(US="GPE", WHO="ORG")
+    assert table.anonymise("They told us who won; the US and the WHO agreed.") == (
+        "They told us who won; the @entity0 and the @entity1 agreed."
+    )
+
+
+def test_parts_of_words_are_no_mentions():
+    table = entities(Iran="GPE")
+    assert (
+        table.anonymise("Iranian Tirana; Iran, (Iran) Iran's")
+        == "Iranian Tirana; @entity0, (@entity0) @entity0's"
+    )
+
+
+def test_line_breaks_and_curly_apostrophes_do_not_hide_a_name():
+    table = entities(**{"John_O'Hare": "PERSON"})
+    assert table.anonymise("John\nO’Hare left.") == "@entity0 left."
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    st.lists(
+        st.sampled_from(["Ann Lee", "Lee", "Oslo", "U.S.", "New York", "York", "İzmir", "雪"]), max_size=5
+    ),
+    st.text(max_size=60),
+)
+def test_all_but_the_mentions_is_left_alone(names, text):
+    table = people(*names)
+    spans = table.spans(text)
+    assert spans == sorted(spans) and all(a < b for a, b, _ in spans)
+    assert all(before[1] <= after[0] for before, after in itertools.pairwise(spans))
+    kept = "".join(
+        piece for piece in re.split("|".join(map(re.escape, table.names)) or r"(?!)", table.anonymise(text))
+    )
+    rest, done = "", 0
+    for start, end, _ in spans:
+        rest, done = rest + text[done:start], end
+    assert kept == rest + text[done:]
+
+
+# --- questions ----------------------------------------------------------------------------------------------
+
+
+def test_a_question_never_holds_its_answer():
+    table = people("Ann Lee", "Bob Roe")
+    found = blank("Ann Lee and Bob Roe met; Lee left.", table)
+    assert [q.text for q in found] == [
+        "@placeholder and @entity1 met; @placeholder left.",
+        "@entity0 and @placeholder met; @entity0 left.",
+    ]
+    assert all(q.answer not in q.text for q in found)
+
+
+def test_questions_do_not_depend_on_the_prediction():
+    cloze = make_cloze(
+        "Angela Merkel flew to Oslo.", source="Angela Merkel, the chancellor, flew to Oslo on Monday."
+    )
+    before = list(cloze.questions)
+    cloze.entities.extended(
+        [Mention("Merkel", "PERSON"), Mention("Merkel flew", "ORG"), Mention("Paris", "GPE")]
+    )
+    assert cloze.questions == before
+    assert make_cloze(["Snow fell."]).questions == []
+
+
+def test_several_references_keep_their_questions_apart():
+    cloze = make_cloze(["Ann met Bob.", "Rain fell.", "Bob slept."], names=["Ann", "Bob"])
+    assert cloze.by_reference == [2, 0, 1]
+    assert cloze.salient == {"@entity0", "@entity1"}
+
+
+# --- ready questions ----------------------------------------------------------------------------------------
+
+FILE = """http://web.archive.org/web/20150402/http://edition.cnn.com/
+
+( @entity3 ) @entity1 beat @entity7 .
+
+@placeholder beat @entity7 in the @entity4
+
+@entity1
+
+@entity1:Arsenal
+@entity3:CNN
+@entity4:EPL
+@entity7:Burnley"""
+
+
+def test_cnn_question_files_are_read_and_take_the_place_of_a_reference():
+    read = parse_question_file(FILE)
+    assert (read.answer, read.names["@entity7"]) == ("@entity1", "Burnley")
+    assert parse_question_file(read.to_text()) == read
+    cloze = make_cloze([FILE, question_file("Arsenal beat @placeholder", "Burnley", ["Arsenal"])])
+    assert readable(cloze) == [
+        ("____ beat Burnley in the EPL", "Arsenal"),
+        ("Arsenal beat ____", "Burnley"),
+    ]
+
+
+def test_bad_ready_questions_say_what_is_wrong():
+    with pytest.raises(InputError, match="has no @placeholder"):
+        question_file("Arsenal beat Burnley", "Arsenal")
+    with pytest.raises(InputError, match="not among the names"):
+        question_file("@placeholder won", "Chelsea", {"@entity0": "Arsenal"})
+    with pytest.raises(InputError, match=r"5 parts .* not 4"):
+        parse_question_file("url\n\npassage\n\n@placeholder won\n\n@entity0")
+    with pytest.raises(InputError, match="no entity for @entity9"):
+        parse_question_file("url\n\npassage\n\n@placeholder beat @entity9\n\n@entity0\n\n@entity0:Ann")
+
+
+def test_questions_and_readers_mean_the_same_marks():
+    assert questions.PLACEHOLDER == cloze_entities.PLACEHOLDER
+    assert questions.ENTITY.pattern == cloze_entities.ENTITY.pattern
+    text = "@entity4 met @entity1; @entity4 left."
+    assert questions.candidates(text) == cloze_entities.candidates(text)

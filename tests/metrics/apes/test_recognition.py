@@ -1,0 +1,65 @@
+"""The recogniser: remembered by content, on disk and in memory, the same with a helper and for long texts."""
+
+from __future__ import annotations
+
+import pytest
+
+from summarily.metrics.apes import recognition
+from summarily.metrics.apes.recognition import Mention, Recogniser, _pieces
+from summarily.metrics.base import MissingRequirement
+from summarily.sample import load_sample
+
+TEXTS = ["Angela Merkel flew to Oslo.", "", "Snow fell.", "The Norwegians met Microsoft at Wembley Stadium."]
+
+
+def test_types_are_the_papers():
+    found = Recogniser("spacy-small", None, 1)([*TEXTS, "It cost $5 on Monday in the Alps."])
+    assert found[0] == (Mention("Angela Merkel", "PERSON"), Mention("Oslo", "GPE"))
+    assert found[1] == found[2] == ()
+    assert {kind for mentions in found for _, kind in mentions} <= set(recognition.KINDS)
+    assert {"NORP", "ORG"} <= {kind for _, kind in found[3]}
+    assert found[4] == (), "money, dates and mountains are not asked about"
+
+
+def test_a_text_is_read_once(monkeypatch, tmp_path):
+    read: list[str] = []
+    original = recognition.recognise
+    monkeypatch.setattr(
+        recognition, "recognise", lambda path, texts: read.extend(texts) or original(path, texts)
+    )
+    one = Recogniser("spacy-small", str(tmp_path), 1)
+    expected = one(TEXTS)
+    assert sorted(read) == sorted(TEXTS)
+    assert one([*TEXTS, TEXTS[0]]) == [*expected, expected[0]]
+    another = Recogniser("spacy-small", str(tmp_path), 1)
+    assert another(TEXTS) == expected
+    another.clear()
+    assert another(TEXTS) == expected
+    assert len(read) == len(TEXTS), "from memory, or from disk"
+
+
+def test_a_helper_finds_the_same(monkeypatch):
+    texts = [row["source"] for row in load_sample()[:6]] + TEXTS
+    alone = Recogniser("spacy-small", None, 1)(texts)
+    monkeypatch.setattr(recognition, "WORTH_A_PROCESS", 2)
+    helped = Recogniser("spacy-small", None, 2)
+    assert helped(texts) == alone
+    assert helped._helper is not None
+    assert helped(["Snow fell in Paris."]) == [(Mention("Paris", "GPE"),)], "it is used again"
+
+
+def test_a_long_text_is_read_in_pieces_that_lose_nothing(monkeypatch):
+    monkeypatch.setattr(recognition, "_LONGEST_PIECE", 60)
+    text = "Angela Merkel flew to Oslo on Monday. " * 5 + "x" * 150
+    pieces = list(_pieces(text))
+    assert max(map(len, pieces)) <= 60
+    assert "".join("".join(pieces).split()) == "".join(text.split())
+    assert (
+        Recogniser("spacy-small", None, 1)([text])[0]
+        == (Mention("Angela Merkel", "PERSON"), Mention("Oslo", "GPE")) * 5
+    )
+
+
+def test_a_model_that_is_not_here_says_how_to_get_it():
+    with pytest.raises(MissingRequirement, match="python -m spacy download en_core_web_xl"):
+        Recogniser("en_core_web_xl", None, 1)

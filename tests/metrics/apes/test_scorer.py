@@ -1,0 +1,202 @@
+"""APES: pooled percentages, what has no entities, ready questions, explanations, sources, the paper's preset."""
+
+from __future__ import annotations
+
+import evaluate
+import pytest
+
+from summarily.metrics import load
+from summarily.metrics.apes.scorer import Apes
+from summarily.metrics.base import InputError
+from summarily.modeling.cloze_reader.cloze_entities import Answer, candidates
+from tests.metrics.apes.tiny_reader import attentive
+
+REFERENCE = "Angela Merkel flew to Oslo. Merkel met Microsoft."
+
+
+class Oracle:
+    """Knows the sentences: answers right whenever the right entity is in the passage, else takes the first."""
+
+    def __init__(self, answers: dict[str, str]):
+        self.answers = answers
+        self.calls: list[int] = []
+
+    def answer(self, passages, questions, names):
+        self.calls.append(len(passages))
+        found = []
+        for passage, texts, own in zip(passages, questions, names, strict=True):
+            ids = candidates(passage)
+            found.append([self._one(text, ids, own) for text in texts])
+        return found
+
+    def _one(self, text, ids, names):
+        wanted = next(name for start, name in self.answers.items() if text.startswith(start))
+        right = [id for id in ids if names[id] == wanted]
+        return Answer((right or ids or [None])[0], 1.0 if ids else 0.0)
+
+    def signature_fields(self):
+        return {"reader": "oracle"}
+
+
+ANSWERS = {
+    "@placeholder flew": "Angela Merkel",
+    "@entity0 flew": "Oslo",
+    "@placeholder met": "Angela Merkel",
+    "@entity0 met": "Microsoft",
+}
+
+
+def oracle() -> Apes:
+    return Apes(reader=Oracle(ANSWERS))
+
+
+def test_right_answers_are_pooled_over_the_questions_of_the_corpus():
+    other = "Snow fell in Paris."
+    metric = Apes(reader=Oracle({**ANSWERS, "Snow fell in @placeholder": "Paris"}))
+    score = metric.compute(
+        ["Merkel went to Oslo.", "Paris had snow.", "Nothing happened."],
+        [REFERENCE, other, REFERENCE],
+        confidence=0.95,
+    )
+    assert score.per_example["apes"] == [75.0, 100.0, 0.0]
+    assert score.weights == [4.0, 1.0, 4.0]
+    assert score.mean["apes"] == pytest.approx(100 * (3 + 1 + 0) / 9)
+    assert score.mean["apes_entities"] == pytest.approx((2 + 1 + 0) / 3), (
+        "averaged over summaries, not pooled"
+    )
+    assert score.per_example["apes_salient_entities"] == [2.0, 1.0, 0.0]
+    assert score.counts["questions"] == 9 and score.counts["correct"] == 4
+    assert set(score.interval) == {"apes", "apes_entities", "apes_salient_entities"}
+    assert metric.reader.calls == [3], "all questions in one call"
+
+
+def test_texts_without_entities():
+    score = oracle().compute(["Snow fell.", "Angela Merkel spoke.", ""], [REFERENCE, "It rained.", REFERENCE])
+    assert score.per_example["apes"] == [0.0, 0.0, 0.0]
+    assert score.weights == [4.0, 0.0, 4.0], "a reference without entities weighs nothing"
+    assert score.counts["references_without_entities"] == 1
+    assert score.counts["predictions_without_entities"] == 2
+    assert oracle().compute(["Snow fell."], ["It rained."]).mean["apes"] == 0.0
+
+
+def test_questions_of_several_references_are_pooled():
+    metric = Apes(reader=Oracle({**ANSWERS, "Snow fell in @placeholder": "Paris"}))
+    score = metric.compute(["Merkel went to Paris."], [[REFERENCE, "Snow fell in Paris."]])
+    assert score.weights == [5.0]
+    assert score.per_example["apes"] == [60.0]
+
+
+def test_entities_of_the_source_are_possible_answers():
+    """A name that the recogniser misses in the summary is found by string if the source has it."""
+    source = "Angela Merkel flew to Oslo. Wayne Rooney stayed."
+    prediction = "rooney and merkel flew ."
+    metric = Apes(reader="first")
+    with_source = metric.compute([prediction], ["Angela Merkel flew to Oslo."], [source])
+    without = metric.compute([prediction], ["Angela Merkel flew to Oslo."])
+    assert with_source.per_example["apes_entities"] == [2.0]
+    assert without.per_example["apes_entities"] == [1.0]
+    assert with_source.mean["apes"] < without.mean["apes"], "the distractor stands first"
+
+
+def test_naming_everybody_does_not_help_the_reader_that_takes_the_first():
+    listed = "Microsoft, Oslo, Angela Merkel"
+    assert Apes(reader="first").compute([listed], [REFERENCE]).mean["apes"] < 100
+
+
+def test_explanation_shows_questions_answers_and_probabilities():
+    explained = oracle().compute(["Merkel went to Oslo."], [REFERENCE]).explain(0)
+    assert explained["apes"] == 75.0
+    assert explained["passage"] == "@entity0 went to @entity1."
+    assert explained["questions"][0] == {
+        "question": "____ flew to Oslo.",
+        "answer": "Angela Merkel",
+        "predicted": "Angela Merkel",
+        "probability": 1.0,
+        "correct": True,
+    }
+    last = explained["questions"][-1]
+    assert (last["answer"], last["predicted"], last["correct"]) == ("Microsoft", "Angela Merkel", False)
+    assert oracle().compute(["Nothing."], [REFERENCE]).explain(0)["questions"][0]["predicted"] is None
+
+
+# --- ready questions ----------------------------------------------------------------------------------------
+
+READY = [
+    [{"question": "@placeholder beat Burnley", "answer": "Arsenal", "names": ["Burnley"]}],
+    [
+        {
+            "question": "@placeholder beat @entity5",
+            "answer": "@entity2",
+            "names": {"@entity2": "Ann Lee", "@entity5": "Bob"},
+        },
+        "u\n\n-\n\n@entity1 lost to @placeholder\n\n@entity0\n\n@entity0:Ann Lee\n@entity1:Bob",
+    ],
+]
+
+
+def test_ready_questions_take_the_place_of_references():
+    metric = Apes(reader="first")
+    score = metric.compute(["Arsenal won against Burnley.", "Ann Lee beat Bob"], questions=READY)
+    assert score.weights == [1.0, 2.0]
+    assert score.mean["apes"] == 100.0
+    module = evaluate.load("apes")
+    result = module.compute(
+        predictions=["Arsenal won.", "Bob beat Ann Lee."], questions=READY, reader="first"
+    )
+    assert result["apes_per_example"] == [100.0, 100.0], "Bob is in the question"
+    module.add_batch(predictions=["Nobody won."], questions=READY[:1])
+    assert module.compute(reader="first")["apes"] == 0.0
+
+
+@pytest.mark.parametrize(
+    ("questions", "message"),
+    [
+        ([["@placeholder won"]], r"questions\[0\]\[0\] is no .question file"),
+        (
+            [[{"question": "who won?", "answer": "Ann"}]],
+            r"questions\[0\]\[0\]: the question .* has no @placeholder",
+        ),
+        ([[{"question": "@placeholder won"}]], r"questions\[0\]\[0\] is no question"),
+        (
+            [{"question": "@placeholder won", "answer": "Ann"}],
+            r"questions\[0\] is a dict; expected a list of questions",
+        ),
+        ([[]], r"questions\[0\] is an empty list"),
+        ("x", r"questions is a str; did you mean \[questions\]"),
+    ],
+)
+def test_bad_questions_name_the_row_and_the_fix(questions, message):
+    with pytest.raises(InputError, match=message):
+        Apes(reader="first").compute(["Ann won."], questions=questions)
+
+
+def test_either_references_or_questions():
+    with pytest.raises(InputError, match="both references and questions"):
+        Apes(reader="first").compute(["a"], ["b"], questions=READY[:1])
+    with pytest.raises(InputError, match="neither references nor questions"):
+        Apes(reader="first").compute(["a"])
+
+
+# --- options ------------------------------------------------------------------------------------------------
+
+
+def test_the_papers_preset_asks_as_the_authors_did():
+    paper = load("apes", preset="paper", model=attentive())
+    assert "reader:attentive|" in str(paper.signature()) and "relabel:training" in str(paper.signature())
+    light = load("apes", reader="attentive", model=attentive())
+    assert "relabel:always" in str(light.signature())
+    with pytest.raises(InputError, match="relabel"):
+        Apes(relabel="sometimes")
+
+
+def test_a_single_pair_is_a_reward():
+    from summarily.metrics.hooks import reward
+
+    function = reward("apes", reader="overlap")
+    assert function([REFERENCE], references=[REFERENCE])[0] == pytest.approx(75.0, abs=25.0)
+    assert function(["Nothing happened."], references=[REFERENCE]) == [0.0]
+
+
+def test_entities_are_remembered_on_disk(tmp_path):
+    Apes(reader="first", cache_folder=str(tmp_path)).compute(["Ann Lee won."], ["Ann Lee won."])
+    assert list(tmp_path.glob("entities-*.sqlite"))
