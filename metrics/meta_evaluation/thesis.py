@@ -8,7 +8,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
 from summarily.metrics.meta_evaluation.agreement import analyse
+from summarily.metrics.meta_evaluation.correlation import LEVELS, correlate
 from summarily.metrics.meta_evaluation.corruption import summary_of
 from summarily.metrics.meta_evaluation.paraphrase import analyse_pairs
 from summarily.metrics.meta_evaluation.reports import Table, bracket, number
@@ -82,8 +85,8 @@ TABLE_7_1 = {
 
 
 def thesis_tables(results: Mapping[str, Mapping[str, Any]]) -> list[Table]:
-    """The tables for which there are results."""
-    tables = []
+    """The tables for which there are results, after an overview of every set of judgements."""
+    tables = [overview(results["human"], level) for level in LEVELS] if results.get("human") else []
     for scored in results.get("sweep", {}).values():
         tables.append(table_6_1(scored))
     if "chaganty_dev" in results.get("human", {}):
@@ -97,6 +100,30 @@ def thesis_tables(results: Mapping[str, Mapping[str, Any]]) -> list[Table]:
     for result in results.get("profile", {}).values():
         tables.append(table_7_1(result))
     return tables
+
+
+def overview(human: Mapping[str, Scored], level: str) -> Table:
+    """Spearman correlations of every metric with every question of every set, at one level."""
+    asked = [(scored, question) for scored in human.values() for question in scored.human]
+    labels = list(dict.fromkeys(label for scored in human.values() for label in scored.columns))
+    rows = []
+    for label in labels:
+        cells = []
+        for scored, question in asked:
+            column = np.array(scored.columns.get(label, [np.nan] * len(scored)))
+            kept = np.flatnonzero(~np.isnan(column))
+            value = correlate(
+                column[kept],
+                np.array(scored.human[question])[kept],
+                level,
+                "spearman",
+                [str(scored.inputs[row]) for row in kept],
+                [str(scored.systems[row]) for row in kept],
+            ).value
+            cells.append(number(value))
+        rows.append([label, *cells])
+    header = ["metric", *(f"{scored.name} {question}" for scored, question in asked)]
+    return Table(f"Spearman correlation with people, {level} level", header, rows)
 
 
 def _quoted(values: Sequence[float | None] | None, count: int, digits: int = 3) -> list[str]:

@@ -7,6 +7,7 @@ import json
 import pytest
 
 from summarily.metrics.base import InputError
+from summarily.metrics.meta_evaluation import human
 from summarily.metrics.meta_evaluation.human import Columns, read_judgements
 
 
@@ -190,3 +191,21 @@ def test_a_set_that_is_not_on_the_hub_asks_for_its_folder(monkeypatch):
     monkeypatch.delenv("SUMMARILY_DATA", raising=False)
     with pytest.raises(InputError, match="--data or SUMMARILY_DATA"):
         read_judgements("chaganty")
+
+
+def test_a_set_by_its_name_on_the_hub(tmp_path, monkeypatch):
+    """`datasets` takes a folder where it takes a name, which is as much of the Hub as there is here."""
+    monkeypatch.delenv("SUMMARILY_DATA", raising=False)
+    folder = tmp_path / "owner" / "set"
+    folder.mkdir(parents=True)
+    rows = [
+        {"machine_summaries": ["a", "b"], "human_summaries": ["r", "q"], "relevance": [1.0, 2.0], "coherence": [3.0, 1.0], "text": "t"}
+    ] * 2  # fmt: skip
+    (folder / "test.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    assert read_judgements(str(folder)).human == [1.0, 2.0, 1.0, 2.0]
+    reader, question, (_, split) = human.READERS["summeval"]
+    monkeypatch.setitem(human.READERS, "summeval", (reader, question, (str(folder), split)))
+    assert read_judgements("summeval", "coherence").human == [3.0, 1.0, 3.0, 1.0]
+    monkeypatch.setitem(human.READERS, "summeval", (reader, question, (str(folder / "nothing"), split)))
+    with pytest.raises(InputError, match=r"neither a file nor a data set.*--data or SUMMARILY_DATA"):
+        read_judgements("summeval")

@@ -13,6 +13,7 @@ from summarily.metrics.meta_evaluation.agreement import analyse, remarks, score_
 from summarily.metrics.meta_evaluation.correlation import correlate
 from summarily.metrics.meta_evaluation.disagreement import Reading, disagreements, places
 from summarily.metrics.meta_evaluation.human import Judgements
+from summarily.metrics.meta_evaluation.recommendation import recommend
 from summarily.metrics.meta_evaluation.scores import (
     Scored,
     ScoreStore,
@@ -22,6 +23,7 @@ from summarily.metrics.meta_evaluation.scores import (
     save_result,
     significant,
 )
+from summarily.metrics.meta_evaluation.thesis import thesis_tables
 from summarily.metrics.scorecard import score_examples
 from summarily.sample import SYSTEMS, load_sample
 from tests.metrics import tiny
@@ -484,3 +486,85 @@ def test_what_cannot_be_compared_is_named():
 
 def test_places_share_the_middle_of_a_tie():
     assert places([5.0, 5.0, 1.0, math.nan, 9.0]).tolist()[:3] == pytest.approx([0.5, 0.5, 0.0])
+
+
+# --- the thesis' tables and the recommendation ------------------------------------------------------------------
+
+
+def made_up_results():
+    """Results in which one metric is plainly better than another."""
+    generator = np.random.default_rng(0)
+    human = generator.normal(size=160)
+    columns = {
+        "bertscore": human + 0.3 * generator.normal(size=160),
+        "rouge1": human + 5 * generator.normal(size=160),
+    }
+    columns = {label: list(map(float, column)) for label, column in columns.items()}
+    inputs, systems = [i // 10 for i in range(160)], [i % 10 for i in range(160)]
+    kept = Scored(
+        "chaganty_dev", {"overall": list(map(float, human))}, columns, inputs, systems, list("abcdefghij"), {}
+    )
+    runs = {
+        label: [{"wins": wins, "ties": 0, "n": 100}] * 3
+        for label, wins in (("bertscore", 95), ("rouge1", 50))
+    }
+    return {
+        "human": {"chaganty_dev": kept},
+        "paraphrase": {"quora_dev": scored_pairs(columns, human > 0)},
+        "corruption": {
+            "simcls": {"name": "simcls", "n": 100, "seeds": [0, 1, 2], "refill": "x", "unchanged": {},
+                       "metrics": {label: dict.fromkeys(("drop", "swap", "refill"), own) for label, own in runs.items()}}
+        },
+        "profile": {
+            "chaganty_dev": {"n": 10, "words": 5, "threads": 1, "metrics": {
+                "bertscore": {"seconds_per_1000": 40.0, "load_seconds": 1.0, "peak_memory": 2**30},
+                "rouge": {"seconds_per_1000": 0.5, "load_seconds": 0.1, "peak_memory": 2**20}}}
+        },
+    }  # fmt: skip
+
+
+def test_the_recommendation_names_the_better_metric_its_interval_and_its_cost():
+    text = recommend(made_up_results())
+    lines = text.splitlines()
+    assert lines[0].startswith("- **To choose between summaries of one article:** `bertscore`")
+    assert "better than every other at 5%" in lines[0] and "40.0 seconds" in lines[0]
+    assert any("2 seconds per 1,000 summaries at most:** `rouge1`" in line for line in lines)
+    assert any("say the same:** `bertscore`" in line for line in lines)
+    assert any("damaged text:** `bertscore`" in line and "0.950" in line for line in lines)
+    assert text == recommend(made_up_results())
+
+
+def test_metrics_that_cannot_be_told_apart_are_named_together():
+    results = made_up_results()
+    human = results["human"]["chaganty_dev"]
+    noise = np.random.default_rng(1).normal(size=160)
+    human.columns["twin"] = list(np.array(human.columns["bertscore"]) + 0.02 * noise)
+    line = recommend({"human": results["human"]}).splitlines()[0]
+    assert "not told apart from it at 5%: `" in line and "`rouge1`" not in line
+
+
+def test_nothing_to_recommend_from_is_said():
+    with pytest.raises(InputError, match="no results"):
+        recommend({})
+
+
+def test_our_numbers_stand_next_to_the_thesis():
+    found = thesis_tables(made_up_results())
+    assert found[0].title.endswith("pooled level") and found[0].header == ["metric", "chaganty_dev overall"]
+    tables = {table.title[:9]: table for table in found[3:]}
+    assert set(tables) == {"Table 6.3", "Table 6.4", "Table 6.5", "Table 7.1"}
+    assert tables["Table 6.3"].rows[0][0] == "bertscore" and tables["Table 6.3"].rows[0][-3:] == [
+        "0.298",
+        "0.337",
+        "0.263",
+    ]
+    assert tables["Table 6.5"].rows[0] == [
+        "bertscore",
+        "95.0 (0.0)",
+        "95.0 (0.0)",
+        "95.0 (0.0)",
+        "92.9",
+        "95.4",
+        "97.8",
+    ]
+    assert tables["Table 7.1"].rows[1] == ["rouge", "0.5", "0.00", "12", "-"]
