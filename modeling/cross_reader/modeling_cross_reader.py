@@ -8,6 +8,7 @@ to the length. It is the encoder under a mask of blocks, computed without the bl
 
 from __future__ import annotations
 
+import importlib
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -58,9 +59,10 @@ class CrossReader(AdaptedEncoderModel):
     reads_names = True
 
     def __init__(self, config: CrossReaderConfig):
+        kind = config.for_encoder().model_type
+        if kind != "bert":
+            raise ValueError(f"the cross reader reads with a BERT, not a {kind}.")
         super().__init__(config)
-        if config.for_encoder().model_type != "bert":
-            raise ValueError(f"the cross reader reads with a BERT, not a {config.for_encoder().model_type}.")
         for module in self.encoder.modules():
             if isinstance(module, nn.Dropout):  # a few epochs of a few adapters: little to overfit
                 module.p = 0.0
@@ -203,9 +205,9 @@ class CrossReader(AdaptedEncoderModel):
         if self._tokenizer is None:
             place = self.config._name_or_path
             if self.config.encoder is not None:
-                from summarily.metrics.weights import resolve
-
-                resolved = resolve(self.config.encoder)
+                # By name, for a merged reader to stand alone.
+                weights = importlib.import_module("summarily.metrics.weights")
+                resolved = weights.resolve(self.config.encoder)
                 self._tokenizer = AutoTokenizer.from_pretrained(
                     resolved.path_or_id, revision=resolved.revision
                 )
