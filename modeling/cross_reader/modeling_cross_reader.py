@@ -63,6 +63,15 @@ class CrossReader(AdaptedEncoderModel):
         if kind != "bert":
             raise ValueError(f"the cross reader reads with a BERT, not a {kind}.")
         super().__init__(config)
+        longest, most = (
+            max(config.chunk_tokens, config.question_tokens),
+            self.encoder.config.max_position_embeddings,
+        )
+        if longest > most:
+            raise ValueError(
+                f"chunk_tokens={config.chunk_tokens} and question_tokens={config.question_tokens} must not exceed the "
+                f"{most} positions of the encoder."
+            )
         for module in self.encoder.modules():
             if isinstance(module, nn.Dropout):  # a few epochs of a few adapters: little to overfit
                 module.p = 0.0

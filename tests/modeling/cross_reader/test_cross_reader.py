@@ -39,7 +39,7 @@ def model() -> CrossReader:
     """With adapters that have learnt something, in evaluation mode; long passages are cut."""
     torch.manual_seed(0)
     model = CrossReader.from_encoder(
-        checkpoint("bert"), adapter_rank=3, chunk_tokens=20, row_tokens=96
+        checkpoint("bert"), adapter_rank=3, chunk_tokens=20, question_tokens=50
     ).eval()
     with torch.no_grad():
         for name, parameter in model.named_parameters():
@@ -218,6 +218,8 @@ def test_bad_inputs_are_named(model):
         model.answer(["@entity0"], [[], []], [NAMES])
     with pytest.raises(ValueError, match="must hold a question"):
         CrossReaderConfig(encoder_config={"model_type": "bert"}, row_tokens=10)
+    with pytest.raises(ValueError, match="question_tokens=96 must not exceed the 64 positions"):
+        CrossReader.from_encoder(checkpoint("bert"), chunk_tokens=20)
     with pytest.raises(ValueError, match="not a distilbert"):
         CrossReader.from_encoder(checkpoint("distilbert"))
     with pytest.raises(ValueError, match="no tokenizer yet"):
