@@ -27,7 +27,7 @@ test: $(VENV)/all.installed
 	$(THREADS) $(BIN)/python -m pytest -n 2 --dist loadfile
 
 test-browser: $(VENV)/all.installed
-	@command -v chromium chromium-browser google-chrome >/dev/null || \
+	@command -v chromium >/dev/null || command -v chromium-browser >/dev/null || command -v google-chrome >/dev/null || \
 		{ echo "The browser tests need Chromium; on Debian: apt-get install chromium" >&2; exit 1; }
 	$(THREADS) $(BIN)/python -m pytest -m browser tests/spaces/browser
 
