@@ -12,7 +12,7 @@ import argparse
 import functools
 import json
 import random
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -23,6 +23,7 @@ from accelerate.utils import set_seed
 
 from summarily.modeling.cloze_reader.cloze_entities import PLACEHOLDER, candidates, rename
 from summarily.modeling.training.building import make_accelerator
+from summarily.modeling.training.card import commit, hardware, training_table
 from summarily.modeling.training.checkpoints import (
     is_complete,
     untouched_random_state,
@@ -31,6 +32,7 @@ from summarily.modeling.training.checkpoints import (
 )
 from summarily.modeling.training.recipe import Recipe, RecipeError, load_recipe
 from summarily.modeling.training.train import fit, run_folder
+from summarily.version import __version__
 
 if TYPE_CHECKING:
     from summarily.metrics.apes.corpus import Reading
@@ -281,14 +283,10 @@ def train_reader(
             recipe, folder, reader, rows, functools.partial(collate_rows, reader), evaluate, accelerator
         )
         if result.status == "finished" and accelerator.is_main_process:
-            result.scores = accuracies(reader, _spread(test, recipe.evaluation.test_examples), tokens)
-            dtype = getattr(torch, recipe.hub.dtype)
-            write_folder(
-                folder / "hub",
-                lambda partial: reader.save_pretrained(partial, stored_dtype=dtype),
-                marker=False,
-            )
+            tested = _spread(test, recipe.evaluation.test_examples)
+            result.scores = accuracies(reader, tested, tokens)
             write_file(folder / "result.json", json.dumps(asdict(result), indent=1))
+            write_reader(folder / "hub", recipe, result, reader, {"train": train, "test": tested})
     return result
 
 
@@ -331,6 +329,90 @@ def build_reader(recipe: Recipe, train: Sequence[Reading], folder: Path) -> Read
         for row, place_of_word in found:
             reader.word_embeddings.weight[row] = torch.tensor(glove.matrix[place_of_word])
     return reader
+
+
+def write_reader(
+    folder: Path,
+    recipe: Recipe,
+    result: RunResult,
+    reader: Reader,
+    splits: Mapping[str, Sequence[Reading]],
+) -> None:
+    """The folder for the Hub: weights, vocabulary, and a card filled in by the run."""
+    text = reader_card(recipe, result, type(reader).__name__, splits)
+
+    def write(partial: Path) -> None:
+        reader.save_pretrained(partial, stored_dtype=getattr(torch, recipe.hub.dtype))
+        (partial / "README.md").write_text(text, encoding="utf-8")
+
+    write_folder(folder, write, marker=False)
+
+
+def reader_card(
+    recipe: Recipe, result: RunResult, class_name: str, splits: Mapping[str, Sequence[Reading]]
+) -> str:
+    """The README.md of a trained reader."""
+    name = recipe.hub.name or recipe.model.name
+    counts = {
+        split: Counter(reading.collection for reading in readings) for split, readings in splits.items()
+    }
+    asked = {split: sum(reading.answerable for reading in readings) for split, readings in splits.items()}
+    bullets = "\n".join(
+        f"- {split}: {asked[split]:,} questions about {sum(by.values()):,} articles "
+        f"({', '.join(f'{collection} {number:,}' for collection, number in by.items())})"
+        for split, by in counts.items()
+    )
+    note = f"\n{recipe.hub.note}\n" if recipe.hub.note else ""
+    return f"""{_front_matter(recipe, result, name)}
+# {name}
+
+`{class_name}` with {result.parameters:,} parameters, trained on cloze questions by Summarily {__version__}.
+{note}
+## Data
+
+{bullets}
+
+## Training
+
+{training_table(recipe)}
+
+The run ended by `{result.reason}` after {result.step:,} steps ({result.epoch} full epochs). The weights are those of step \
+{result.best_step:,}, the best on the dev split by {recipe.evaluation.select} ({result.best_score:.1f}).
+
+## Scores
+
+Percent of the questions about articles of the test split that are answered right; `gold`: the passage is the sentences
+that are asked about.
+
+{_scores(result)}
+
+## Cost
+
+{result.minutes:.1f} minutes on {hardware()}; {result.parameters:,} parameters; weights stored as {recipe.hub.dtype}.
+
+Code: commit `{commit()}`; torch {torch.__version__}.
+"""
+
+
+def _front_matter(recipe: Recipe, result: RunResult, name: str) -> str:
+    measured = [{"type": "accuracy", "name": key, "value": round(x, 2)} for key, x in result.scores.items()]
+    task = {"type": "question-answering", "name": "cloze questions about news"}
+    dataset = {"name": "held-out articles", "type": "news"}
+    meta = {
+        "license": recipe.hub.license,
+        "language": recipe.hub.language,
+        "library_name": "transformers",
+        "tags": ["question-answering", "cloze", "apes", "summarily", *recipe.hub.tags],
+        "metrics": ["accuracy"],
+        "model-index": [{"name": name, "results": [{"task": task, "dataset": dataset, "metrics": measured}]}],
+    }
+    lines = [f"{key}: {json.dumps(value, ensure_ascii=False)}" for key, value in meta.items()]
+    return "\n".join(["---", *lines, "---"])
+
+
+def _scores(result: RunResult) -> str:
+    rows = [f"| {key.replace('_', ' ')} | {value:.1f} |" for key, value in result.scores.items()]
+    return "\n".join(["| | accuracy |", "|---|---|", *rows])
 
 
 def _spread(readings: Sequence[Reading], limit: int | None) -> list[Reading]:
