@@ -19,6 +19,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from typing import Any, NamedTuple
 
 RewardFunction = Callable[..., Sequence[float]]
@@ -41,7 +42,13 @@ class Pending:
 
     def result(self) -> Rewards:
         """Wait for the rewards."""
-        done = [part.result() for part in self._parts]
+        try:
+            done = [part.result() for part in self._parts]
+        except BrokenProcessPool as error:
+            raise RuntimeError(
+                "a reward worker was killed or could not start, perhaps for want of memory; a run goes on from its last "
+                "checkpoint when it is started again."
+            ) from error
         each = {name: [value for part in done for value in part.each[name]] for name in done[0].each}
         return Rewards(
             [value for part in done for value in part.total], each, sum(part.seconds for part in done)

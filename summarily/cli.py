@@ -41,6 +41,10 @@ _EXTENSIONS = {
     "study": ("summarily.modeling.training.study", "train and compare: the papers' tables at our scale"),
     "summarize": ("summarily.summarizer", "summarize texts with a shipped or a Hub model"),
     "train": ("summarily.modeling.training.cli", "train a summarizer from a recipe"),
+    "tune-penalties": (
+        "summarily.modeling.generation.tune_penalties",
+        "choose alpha, beta and gamma of the beam search",
+    ),
     "train-reader": ("summarily.modeling.training.reading", "train a reader of cloze questions, for APES"),
 }
 

@@ -51,11 +51,16 @@ def summarize(
     section: EvaluationSection,
     tokens: int,
     accelerator: Accelerator,
+    search: Mapping[str, Any] | None = None,
 ) -> list[str]:
-    """A summary of every row by the model's generation config, in the order of the rows, on all processes."""
+    """A summary of every row, in the order of the rows, on all processes.
+
+    `search` are arguments of `generate` beside those of the model's generation config.
+    """
     model.eval()
     summaries: list[tuple[int, str]] = []
-    beams = model.generation_config.num_beams or 1
+    search = search or {}
+    beams = search.get("num_beams") or model.generation_config.num_beams or 1
     for batch in _batches(rows, max(1, tokens // beams), accelerator):
         inputs = _inputs([rows[i] for i in batch], collate, accelerator)
         inputs.pop("labels", None)
@@ -64,7 +69,7 @@ def summarize(
             "entity_labels", None
         )  # given to `generate`, they would stand in for what the model predicts
         with accelerator.autocast():
-            outputs = model.generate(**inputs)  # type: ignore[operator]
+            outputs = model.generate(**inputs, **search)  # type: ignore[operator]
         words = {}
         if "unknown_words" in rows.column_names:  # what a model that copies has copied
             words["unknown_words"] = [rows[i]["unknown_words"] for i in batch]

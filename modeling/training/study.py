@@ -123,6 +123,10 @@ STUDIES = {
         "summarily.modeling.led.study",
         "LED and RED on papers: by length, starts, window and attention",
     ),
+    "self-critical": (
+        "summarily.modeling.training.self_critical_study",
+        "learning from ROUGE-L, WMS, SMS and S+WMS",
+    ),
 }
 
 

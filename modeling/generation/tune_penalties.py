@@ -1,0 +1,247 @@
+"""Choose alpha, beta and gamma of the penalised beam search on a validation split.
+
+Every point of the grid is a line of `points.jsonl` in the output folder, written when it is done: a search that is
+stopped goes on where it was, and a larger grid begins with the points that are there. Ties go to the smaller
+penalties. The default grid is that of Eyal et al. (2019), with 0 for no penalty.
+
+    summarily tune-penalties FOLDER --recipe apeso_news --data DATA --metrics rouge --select rougeL
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+ALPHA, BETA, GAMMA = (0.2, 0.9, 1.5), (0.0, 0.5, 1.0, 2.0, 5.0, 10.0), (0.0, 0.5, 1.0, 2.0, 5.0, 10.0)
+
+
+class Point(NamedTuple):
+    """A place of the grid."""
+
+    alpha: float
+    beta: float
+    gamma: float
+
+
+def make_grid(alpha: Iterable[float], beta: Iterable[float], gamma: Iterable[float]) -> list[Point]:
+    """All combinations, smaller penalties first.
+
+    Example:
+        >>> make_grid([0.9], [0.5, 0.0], [0.0])
+        [Point(alpha=0.9, beta=0.0, gamma=0.0), Point(alpha=0.9, beta=0.5, gamma=0.0)]
+    """
+    return sorted({Point(*map(float, values)) for values in itertools.product(alpha, beta, gamma)})
+
+
+class Tuning:
+    """A grid search over summaries of `rows`, kept in a folder.
+
+    Args:
+        model, tokenizer: what writes the summaries.
+        rows: encoded rows with `source` and `references`, of a validation split.
+        folder: where the points are kept; one with other settings is refused.
+        metrics: scored at every point.
+        search: further arguments of `generate`, such as `{"num_beams": 5, "block_ngram": 3}`.
+        tokens: in a batch, padding included.
+    """
+
+    def __init__(
+        self,
+        model: Any,
+        tokenizer: Any,
+        rows: Any,
+        folder: Path,
+        metrics: Sequence[str] = ("rouge",),
+        search: Mapping[str, Any] | None = None,
+        tokens: int = 8192,
+    ):
+        self.model, self.tokenizer, self.rows, self.tokens = model, tokenizer, rows, tokens
+        self.metrics, self.search = list(metrics), dict(search or {})
+        self.path = folder / "points.jsonl"
+        folder.mkdir(parents=True, exist_ok=True)
+        self._check_settings(folder / "settings.json")
+
+    def _check_settings(self, path: Path) -> None:
+        from summarily.metrics.base import InputError
+        from summarily.metrics.files import write_atomically
+
+        names = self.rows["id"]
+        settings = {
+            "model": str(self.model.name_or_path),
+            "metrics": self.metrics,
+            "search": self.search,
+            "rows": [len(names), names[0], names[-1]],
+        }
+        if not path.exists():
+            write_atomically(path, json.dumps(settings, indent=1))
+        elif (before := json.loads(path.read_text())) != json.loads(json.dumps(settings)):
+            changed = [key for key in settings if settings[key] != before.get(key)]
+            raise InputError(
+                f"{path.parent} holds a search with other {', '.join(changed)}; choose another output folder."
+            )
+
+    def points(self) -> dict[Point, dict[str, float]]:
+        """The scores of the points that are done."""
+        if not self.path.exists():
+            return {}
+        found = {}
+        for line in self.path.read_text(encoding="utf-8").splitlines():
+            try:
+                record = json.loads(line)
+            except ValueError:
+                continue  # cut by a kill; the point is done again
+            found[Point(*record["point"])] = record["scores"]
+        return found
+
+    def run(self, grid: Iterable[Point]) -> dict[Point, dict[str, float]]:
+        """Score what is not done yet; returns all points of the grid."""
+        from tqdm.auto import tqdm
+
+        grid = list(grid)
+        done = self.points()
+        # A kill may have left a line without its end.
+        kept = "".join(
+            json.dumps({"point": point, "scores": scores}) + "\n" for point, scores in done.items()
+        )
+        self.path.write_text(kept, encoding="utf-8")
+        with self.path.open("a", encoding="utf-8") as file:
+            for point in tqdm([point for point in grid if point not in done], disable=None, unit="point"):
+                done[point] = self.score(point)
+                file.write(json.dumps({"point": point, "scores": done[point]}) + "\n")
+                file.flush()
+        return {point: done[point] for point in grid}
+
+    def score(self, point: Point) -> dict[str, float]:
+        """The means of all scores at one point."""
+        from accelerate import Accelerator
+
+        from summarily.modeling.generation.summary_beam_search import summary_beam_search
+        from summarily.modeling.training.collators import SummaryCollator
+        from summarily.modeling.training.evaluation import score_summaries, summarize
+        from summarily.modeling.training.recipe import EvaluationSection
+
+        section = EvaluationSection(metrics=self.metrics)
+        accelerator = Accelerator()
+        search = {**self.search, **point._asdict(), "custom_generate": summary_beam_search}
+        collate = SummaryCollator(self.tokenizer.pad_token_id, padding_side=self.tokenizer.padding_side)
+        texts = summarize(
+            self.model, self.tokenizer, self.rows, collate, section, self.tokens, accelerator, search
+        )
+        words = sum(len(text.split()) for text in texts) / len(texts)
+        return score_summaries(texts, self.rows, section, accelerator)[0] | {"words": words}
+
+
+def best_point(points: Mapping[Point, Mapping[str, float]], select: str) -> Point:
+    """The point with the highest score; of equal ones that with the smallest penalties.
+
+    Example:
+        >>> best_point({Point(0.9, 0, 0): {"rougeL": 0.2}, Point(0.9, 1, 0): {"rougeL": 0.2}}, "rougeL")
+        Point(alpha=0.9, beta=0, gamma=0)
+    """
+    from summarily.metrics.base import InputError
+
+    known = next(iter(points.values()))
+    if select not in known:
+        raise InputError(f"--select is {select!r}; the metrics have {', '.join(sorted(known))}.")
+    return max(sorted(points), key=lambda point: points[point][select])
+
+
+def table(points: Mapping[Point, Mapping[str, float]], select: str) -> str:
+    """All points, the best first."""
+    from summarily.metrics.tables import format_table
+
+    chosen = best_point(points, select)
+    keys = [select, *(key for key in next(iter(points.values())) if key != select and "_" not in key)]
+    ordered = sorted(points, key=lambda point: (-points[point][select], point))
+    rows = [
+        [
+            *(f"{value:g}" for value in point),
+            *(f"{points[point][key]:.4f}" for key in keys),
+            "best" if point == chosen else "",
+        ]
+        for point in ordered
+    ]
+    header = ["alpha", "beta", "gamma", *keys, ""]
+    return format_table(header, rows, right=range(len(header) - 1))
+
+
+# --- command ----------------------------------------------------------------------------------------------
+
+
+def add_parser(commands: Any) -> None:
+    """Add `summarily tune-penalties`."""
+    parser = commands.add_parser(
+        "tune-penalties",
+        help="choose alpha, beta and gamma of the beam search",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("model", help="a folder or a name on the Hub, with its tokenizer")
+    parser.add_argument("--recipe", required=True, help="whose data section and lengths are used")
+    parser.add_argument(
+        "--set", action="append", default=[], metavar="SECTION.KEY=VALUE", help="of the recipe"
+    )
+    parser.add_argument("--data", metavar="FOLDER", help="folder of the data (default: SUMMARILY_DATA)")
+    parser.add_argument("--limit", type=int, default=200, help="validation rows (default: %(default)s)")
+    for name, values in (("alpha", ALPHA), ("beta", BETA), ("gamma", GAMMA)):
+        text = " ".join(map(str, values))
+        parser.add_argument(f"--{name}", type=float, nargs="+", default=values, help=f"default: {text}")
+    parser.add_argument("--beams", type=int, default=5, help="default: %(default)s")
+    parser.add_argument("--min-tokens", type=int, default=0, help="of a summary (default: none)")
+    parser.add_argument("--max-tokens", type=int, default=100, help="of a summary (default: %(default)s)")
+    parser.add_argument(
+        "--block-ngram", type=int, default=3, help="no n-gram twice; 0: none (default: %(default)s)"
+    )
+    parser.add_argument("--metrics", default="rouge", help="names with commas between (default: %(default)s)")
+    parser.add_argument("--select", default="rougeL", help="the score to raise (default: %(default)s)")
+    parser.add_argument("--output", default="runs/tune-penalties", help="default: %(default)s")
+    parser.set_defaults(run=run)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Search, print the table and write it as `table.txt`."""
+    import torch
+    from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
+
+    import summarily.modeling  # noqa: F401  our model types
+    from summarily.metrics.files import write_atomically
+    from summarily.modeling.training.corpora import encode, load_corpus
+    from summarily.modeling.training.recipe import load_recipe
+
+    recipe = load_recipe(options.recipe, options.set)
+    tokenizer = AutoTokenizer.from_pretrained(options.model)
+    model = AutoModelForSeq2SeqLM.from_pretrained(options.model, dtype=torch.float32)
+    corpus = load_corpus(recipe.data, options.data)["validation"]
+    rows = encode(corpus.select(range(min(options.limit, len(corpus)))), tokenizer, recipe.data)
+    search = {
+        "num_beams": options.beams,
+        "max_new_tokens": options.max_tokens,
+        **({"min_new_tokens": options.min_tokens} if options.min_tokens else {}),
+        "block_ngram": options.block_ngram,
+        "exclude_ids": [i for i in (tokenizer.convert_tokens_to_ids("."),) if i is not None],
+    }
+    gamma = options.gamma
+    if not has_entities(model):
+        print("the model predicts no entities: gamma stays 0.")
+        gamma = [0.0]
+    tuning = Tuning(
+        model, tokenizer, rows, Path(options.output), options.metrics.split(","), search, recipe.micro_tokens
+    )
+    points = tuning.run(make_grid(options.alpha, options.beta, gamma))
+    write_atomically(Path(options.output) / "table.txt", table(points, options.select) + "\n")
+    print(table(points, options.select))
+    return 0
+
+
+def has_entities(model: Any) -> bool:
+    """Whether the encoder says how likely each token is part of a salient entity, as APESO's does."""
+    import torch
+
+    ids = torch.full((1, 2), model.config.pad_token_id or 0)
+    with torch.no_grad():
+        encoded = model.get_encoder()(input_ids=ids, attention_mask=torch.ones_like(ids), return_dict=True)
+    return getattr(encoded, "entity_attention", None) is not None

@@ -1,0 +1,372 @@
+"""Learning from ROUGE-L, WMS, SMS and S+WMS: Table 4 of Clark et al. (2019) at the scale of two CPU cores.
+
+A pointer-generator learns to copy from several collections of news, then to write highlights with cross entropy: the
+start of every run. From there one run per reward goes on with the mixed loss, and one with cross entropy alone for as
+many steps on the same batches. All summaries of held-out articles are scored by all metrics; every run is compared
+with the start, on the metric that it was rewarded with, by a paired test.
+
+    summarily study self-critical --data FOLDER
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from summarily.modeling.training.study import Cell, run_cells
+
+
+class Reward(NamedTuple):
+    """A reward: the metric with its options, the score it raises, and what it is multiplied by.
+
+    The rewards have different spreads. The factors make the mean size of the advantage at the start, over training
+    articles, about that of ROUGE-L, so that gamma means the same for all.
+    """
+
+    title: str
+    metric: str
+    score: str
+    factor: float
+    options: Mapping[str, Any] = {}
+
+
+REWARDS = {
+    "rouge_l": Reward("ROUGE-L", "rouge", "rougeL", 1.0, {"types": ["rougeL"]}),
+    "wms": Reward("WMS", "wms", "wms", 1.0),
+    "sms": Reward("SMS", "sms", "sms", 1.0),
+    "s_wms": Reward("S+WMS", "s_wms", "s_wms", 1.0),
+}
+START, CONTROL = "highlights", "cross_entropy"
+METRICS = ("rouge", "wms", "sms", "s_wms")
+COLUMNS = {"rouge1": "R-1", "rouge2": "R-2", "rougeL": "R-L", "wms": "WMS", "sms": "SMS", "s_wms": "S+WMS"}
+PAPER = {
+    # ROUGE-1, 2, L, WMS, SMS, S+WMS in Table 4
+    START: (36.95, 15.56, 34.00, 13.02, 90.05, 32.15),
+    "rouge_l": (37.46, 16.10, 34.39, 13.07, 86.48, 31.87),
+    "wms": (38.17, 16.52, 34.97, 14.52, 95.68, 34.77),
+    "sms": (38.52, 16.52, 35.33, 15.15, 96.65, 35.50),
+    "s_wms": (37.20, 15.67, 34.15, 13.32, 91.09, 32.64),
+}
+
+
+# --- runs -------------------------------------------------------------------------------------------------
+
+RECIPE = "self_critical_news"
+STEPS = {"copying": 1000, START: 400}
+
+
+def train(
+    folder: Path, data: str | None, steps: int, rate: float, overrides: Sequence[str] = (), jobs: int = 1
+) -> None:
+    """All stages, each starting from what the one before has left; finished ones are not run again."""
+    from summarily.modeling.apeso.study import ALL_NEWS, prepare_pairs
+
+    files = folder / "data"
+    prepare_pairs(files, data)
+    copying = Cell(
+        "copying",
+        RECIPE,
+        (
+            f"data.files.all={ALL_NEWS}",
+            f"training.max_steps={STEPS['copying']}",
+            "training.evaluate_every=250",
+            *overrides,
+        ),
+    )
+    for cells in (
+        [copying],
+        [cell(START, folder / "copying" / "hub", STEPS[START], *overrides)],
+        make_cells(folder / START / "hub", steps, rate, overrides),
+    ):
+        run_cells(cells, folder, str(files), jobs)
+
+
+def cell(name: str, model: Path, steps: int, *overrides: str) -> Cell:
+    """A run that goes on from the model in a folder."""
+    start = (f"model.name={model}", "model.config={}", "tokenizer.kind=pretrained")
+    return Cell(name, RECIPE, (*start, f"training.max_steps={steps}", *overrides))
+
+
+def make_cells(start: Path, steps: int, rate: float, overrides: Sequence[str] = ()) -> list[Cell]:
+    """One run per reward and one without any; all with the same batches, steps and learning rate."""
+    common = (
+        f"schedule.learning_rate={rate}",
+        "training.normalize=examples",
+        "training.log_every=1",
+        f"training.evaluate_every={max(1, steps // 4)}",
+        "training.checkpoint_every=10",
+        *overrides,
+    )
+    cells = [cell(CONTROL, start, steps, *common)]
+    for name, reward in REWARDS.items():
+        own = (
+            f'self_critical.rewards=["{reward.metric}"]',
+            f"self_critical.reward_weights=[{reward.factor}]",
+            f"self_critical.reward_options={_inline({reward.metric: reward.options})}",
+            "self_critical.max_summary_tokens=50",
+            f'evaluation.metrics=["{reward.metric}"]',
+            f"evaluation.select={reward.score}",  # the highest reward on held-out data, as in the paper
+        )
+        cells.append(cell(name, start, steps, *common, *own))
+    return cells
+
+
+def _inline(value: Any) -> str:
+    """A value as TOML on one line."""
+    if isinstance(value, Mapping):
+        return "{" + ", ".join(f"{key} = {_inline(item)}" for key, item in value.items()) + "}"
+    return json.dumps(value)
+
+
+# --- summaries and scores ---------------------------------------------------------------------------------
+
+
+def write_summaries(folder: Path, beams: int, overrides: Sequence[str] = ()) -> dict[str, list[str]]:
+    """Summaries of the test split by every run; those that are there are read."""
+    from accelerate import Accelerator
+    from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
+
+    import summarily.modeling  # noqa: F401  our model types
+    from summarily.metrics.files import write_atomically
+    from summarily.modeling.training.collators import SummaryCollator
+    from summarily.modeling.training.corpora import encode
+    from summarily.modeling.training.evaluation import summarize
+    from summarily.modeling.training.recipe import load_recipe
+
+    recipe = load_recipe(RECIPE, overrides)
+    summaries = {}
+    for name in (START, CONTROL, *REWARDS):
+        path = folder / "summaries" / f"{name}-{beams}-beams.json"
+        if not path.is_file():
+            place = folder / name / "hub"
+            tokenizer = AutoTokenizer.from_pretrained(place)
+            model = AutoModelForSeq2SeqLM.from_pretrained(place)
+            model.generation_config.num_beams = beams
+            rows = encode(_held_out(folder, overrides), tokenizer, recipe.data)
+            collate = SummaryCollator(tokenizer.pad_token_id)
+            texts = summarize(
+                model, tokenizer, rows, collate, recipe.evaluation, recipe.micro_tokens, Accelerator(cpu=True)
+            )
+            path.parent.mkdir(exist_ok=True)
+            write_atomically(path, json.dumps(texts, ensure_ascii=False, indent=0))
+        summaries[name] = json.loads(path.read_text(encoding="utf-8"))
+    return summaries
+
+
+def _held_out(folder: Path, overrides: Sequence[str]) -> Any:
+    from summarily.modeling.training.corpora import load_corpus
+    from summarily.modeling.training.recipe import load_recipe
+
+    return load_corpus(load_recipe(RECIPE, overrides).data, folder / "data")["test"]
+
+
+def score_study(
+    summaries: Mapping[str, Sequence[str]], references: Sequence[Any], sources: Sequence[str]
+) -> dict[str, Any]:
+    """Every run and the first three sentences of the source by every metric; each run against the start.
+
+    The four tests of a run on its own reward are corrected by Holm; those against cross entropy alone, for as
+    many steps, stand beside them.
+    """
+    import summarily
+    from summarily.metrics.resampling import holm, paired_test
+    from summarily.modeling.apeso.study import first_sentences
+
+    systems = {"lead 3": [first_sentences(text) for text in sources], **summaries}
+    cards = {
+        name: summarily.score(list(texts), references, metrics=list(METRICS), progress=False)
+        for name, texts in systems.items()
+    }
+    values = {
+        name: {
+            key: card[metric].per_example[key]
+            for metric in METRICS
+            for key in COLUMNS
+            if key in card[metric].mean
+        }
+        for name, card in cards.items()
+    }
+    rows = {
+        name: {
+            "scores": {key: sum(column[key]) / len(column[key]) for key in COLUMNS},
+            "words": sum(len(text.split()) for text in systems[name]) / len(systems[name]),
+            "distinct": len(set(systems[name])),
+        }
+        for name, column in values.items()
+    }
+    tests = {}
+    for name, reward in REWARDS.items():
+        own = values[name][reward.score]
+        for other in (START, CONTROL):
+            tests[name, other] = paired_test(own, values[other][reward.score])
+    corrected = {}
+    for other in (START, CONTROL):
+        p_values = holm([tests[name, other].p_permutation for name in REWARDS])
+        corrected |= {(name, other): p for name, p in zip(REWARDS, p_values, strict=True)}
+    for (name, other), test in tests.items():
+        rows[name][f"against_{other}"] = {
+            "difference": test.difference,
+            "low": test.low,
+            "high": test.high,
+            "p": corrected[name, other],
+        }
+    signatures = [str(score.signature) for score in next(iter(cards.values())).values()]
+    return {"examples": len(sources), "rows": rows, "signatures": signatures}
+
+
+def step_times(folder: Path) -> dict[str, dict[str, float]]:
+    """Mean seconds of the parts of a step of each run with a reward, the first steps (start-up) left out."""
+    times = {}
+    for name in REWARDS:
+        lines = [json.loads(line) for line in (folder / name / "log.jsonl").read_text().splitlines()]
+        steps = [line for line in lines if "seconds_update" in line][3:]
+        keys = [key for key in steps[0] if key.startswith("seconds_")]
+        times[name] = {
+            key.removeprefix("seconds_"): sum(line[key] for line in steps) / len(steps) for key in keys
+        }
+    return times
+
+
+def learning(folder: Path, part: int = 10) -> dict[str, dict[str, list[float]]]:
+    """What the runs report of themselves: means over the first and the last `part` steps."""
+    found = {}
+    for name in REWARDS:
+        lines = [json.loads(line) for line in (folder / name / "log.jsonl").read_text().splitlines()]
+        steps = [line for line in lines if "advantage" in line]
+        found[name] = {
+            key: [sum(line[key] for line in some) / len(some) for some in (steps[:part], steps[-part:])]
+            for key in (
+                "reward_sample",
+                "reward_greedy",
+                "advantage_size",
+                "zero_advantage",
+                "entropy",
+                "sample_tokens",
+            )
+        }
+    return found
+
+
+# --- report -----------------------------------------------------------------------------------------------
+
+
+def title(name: str) -> str:
+    """What a table calls a run.
+
+    Example:
+        >>> title("s_wms")
+        'mixed loss, S+WMS'
+    """
+    if name in REWARDS:
+        return f"mixed loss, {REWARDS[name].title}"
+    return {START: "cross entropy (start)", CONTROL: "cross entropy, continued"}.get(name, name)
+
+
+def markdown(study: Mapping[str, Any]) -> str:
+    """The tables: all runs by all metrics beside the paper's, the tests, and where a step spends its time."""
+    lines = [
+        f"Scores of {study['examples']} held-out articles, times 100; in brackets the paper's, of another model on "
+        "other data.",
+        "",
+        f"| training | {' | '.join(COLUMNS.values())} | words |",
+        "|---|" + "---|" * (len(COLUMNS) + 1),
+    ]
+    for name, row in study["rows"].items():
+        theirs = PAPER.get(name, (None,) * len(COLUMNS))
+        cells = [
+            f"{100 * row['scores'][key]:.2f}" + ("" if paper is None else f" ({paper:.2f})")
+            for key, paper in zip(COLUMNS, theirs, strict=True)
+        ]
+        lines.append(f"| {title(name)} | {' | '.join(cells)} | {row['words']:.1f} |")
+    lines += [
+        "",
+        "Each run on its own reward, times 100: mean of the differences, 95% interval, two-sided paired permutation "
+        "test corrected by Holm over the four rewards.",
+        "",
+        "| reward | over the start | p | over cross entropy, continued | p |",
+        "|---|---|---|---|---|",
+    ]
+    for name, reward in REWARDS.items():
+        cells = []
+        for other in (START, CONTROL):
+            test = study["rows"][name][f"against_{other}"]
+            cells += [
+                f"{100 * test['difference']:+.2f} ({100 * test['low']:.2f} to {100 * test['high']:.2f})",
+                f"{test['p']:.4f}",
+            ]
+        lines.append(f"| {reward.title} | {' | '.join(cells)} |")
+    lines += ["", *_learning_table(study), "", *_time_table(study), ""]
+    return "\n".join([*lines, *(f"`{signature}`  " for signature in study["signatures"])])
+
+
+def _learning_table(study: Mapping[str, Any]) -> list[str]:
+    names = {
+        "reward_sample": "reward of samples",
+        "reward_greedy": "of greedy summaries",
+        "advantage_size": "size of the advantage",
+        "zero_advantage": "no advantage",
+        "entropy": "entropy of a token",
+        "sample_tokens": "tokens of a sample",
+    }
+    lines = [
+        "Training articles, mean of the first and of the last ten steps; rewards are multiplied by their factors.",
+        "",
+        f"| reward (factor) | {' | '.join(names.values())} |",
+        "|---|" + "---|" * len(names),
+    ]
+    for name, values in study["learning"].items():
+        cells = [f"{values[key][0]:.3f} to {values[key][1]:.3f}" for key in names]
+        lines.append(f"| {REWARDS[name].title} ({REWARDS[name].factor:g}) | {' | '.join(cells)} |")
+    return lines
+
+
+def _time_table(study: Mapping[str, Any]) -> list[str]:
+    parts = ("encode", "greedy", "sample", "score", "reward", "update")
+    lines = [
+        "Seconds of a step of 16 articles on one core shared with other work: encoding the source, writing the greedy "
+        "and the sampled summary, scoring sample and reference with gradients, waiting for rewards, and the update. "
+        "The last column is what the reward's own process worked meanwhile.",
+        "",
+        f"| reward | {' | '.join(parts)} | in the worker |",
+        "|---|" + "---|" * (len(parts) + 1),
+    ]
+    for name, seconds in study["seconds"].items():
+        cells = [f"{seconds[part]:.3f}" for part in (*parts, "reward_workers")]
+        lines.append(f"| {REWARDS[name].title} | {' | '.join(cells)} |")
+    return lines
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--steps", type=int, default=150, help="of every run (default: %(default)s)")
+    parser.add_argument(
+        "--rate", type=float, default=2e-4, help="learning rate of every run (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--beams", type=int, default=5, help="beams of the summaries that are scored (default: %(default)s)"
+    )
+    parser.add_argument("--jobs", type=int, default=1, help="runs at a time (default: %(default)s)")
+    parser.add_argument(
+        "--set", action="append", default=[], metavar="SECTION.KEY=VALUE", help="for every run"
+    )
+    parser.add_argument("--output", default="runs/study-self-critical", help="default: %(default)s")
+    parser.add_argument("--data", metavar="FOLDER", help="folder of the data (default: SUMMARILY_DATA)")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Run or go on with the study, then write `study.json` and `study.md`."""
+    from summarily.metrics.files import write_atomically
+
+    folder = Path(options.output).resolve()  # models are named by their folders
+    train(folder, options.data, options.steps, options.rate, options.set, options.jobs)
+    rows = _held_out(folder, options.set)
+    summaries = write_summaries(folder, options.beams, options.set)
+    study = score_study(summaries, list(rows["references"]), list(rows["source"]))
+    study |= {"seconds": step_times(folder), "learning": learning(folder)}
+    write_atomically(folder / "study.json", json.dumps(study, indent=1))
+    write_atomically(folder / "study.md", markdown(study) + "\n")
+    print(markdown(study))
+    print(f"\nwritten to {folder}: study.json, study.md")
+    return 0
