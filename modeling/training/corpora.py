@@ -234,7 +234,23 @@ def reason_to_drop(source: str, references: Sequence[str], section: DataSection)
         return f"source under {section.min_source_words} words"
     if len(references[0].split()) < section.min_target_words:
         return f"target under {section.min_target_words} words"
+    if section.max_copied < 1 and copied(source, references[0]) > section.max_copied:
+        return f"over {section.max_copied:.0%} of the target in the source"
     return ""
+
+
+def copied(source: str, target: str) -> float:
+    """The share of the target's trigrams of words that stand in the source.
+
+    Example:
+        >>> copied("the cat sat on the mat", "A cat sat on the mat")
+        0.75
+    """
+    there, here = (
+        set(zip(words, words[1:], words[2:], strict=False))
+        for words in (source.lower().split(), target.lower().split())
+    )
+    return len(here & there) / len(here) if here else 0.0
 
 
 def headline_fault(sentence: str, headline: str) -> str:

@@ -95,6 +95,7 @@ class DataSection:
     drop_duplicates: bool = False
     min_source_words: int = 1
     min_target_words: int = 1
+    max_copied: float = 1.0  # the share of the target's trigrams that the source may hold word by word
     keep_headings: bool = False
     drop_unheaded: bool = (
         False  # parts without a heading; in papers taken from PDF, often the abstract itself

@@ -259,3 +259,13 @@ def test_random_starts_are_encoded_as_the_start_tokenizer_cuts(tmp_path):
     beginning = encode(rows, tokenizer, DataSection(**options))
     assert all(len(ids) == 10 and ids[0] == 0 and ids[-1] == 2 for ids in beginning["input_ids"])
     assert random["input_ids"][:] != beginning["input_ids"][:]
+
+
+def test_a_target_that_stands_in_the_source_can_be_dropped():
+    row = {"text": "We study windows of tokens. They are wide.", "title": "we study windows of tokens."}
+    section = DataSection(files={"all": "a.jsonl"}, source="text", target="title", max_copied=0.5)
+    assert prepare_row(row, section)["reason"] == "over 50% of the target in the source"
+    assert not prepare_row({**row, "title": "Wide windows of many tokens"}, section)["reason"]
+    assert not prepare_row(row, DataSection(files={"all": "a.jsonl"}, source="text", target="title"))[
+        "reason"
+    ]
