@@ -1,10 +1,10 @@
 """The thesis' experiments with LED and RED (its sections 6.2 and 7.2) at the scale of two CPU cores.
 
-Papers are summarized into their abstracts by models that all start from one small denoiser (trained first, a BART of
-6 million parameters; recipe `denoiser`) and train on the same
-300 documents for the same number of steps: BART and LED at equal length, LED by input length with beginning and
-random starts, LED by window, and RED against LED when neither has pretrained self-attention. All are scored with
-ROUGE, SMS and BERTScore beside two baselines that read nothing or next to nothing.
+Papers are summarized into their abstracts by models that all start from one small denoiser (a BART of 6 million
+parameters, trained first; recipe `denoiser`) and train on the same 200 documents for the same number of steps: BART
+and LED at equal length, LED by input length with beginning and random starts, LED by window, and RED against LED when
+neither has pretrained self-attention. All are scored with ROUGE, SMS and BERTScore beside two baselines that read
+nothing or next to nothing.
 
     summarily study long --data FOLDER
 """
@@ -433,7 +433,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--denoiser", metavar="FOLDER", help="the BART that all start from (default: trained first)"
     )
-    parser.add_argument("--steps", type=int, default=150, help="of every model (default: %(default)s)")
+    parser.add_argument("--steps", type=int, default=100, help="of every model (default: %(default)s)")
     parser.add_argument("--jobs", type=int, default=2, help="models trained at a time (default: %(default)s)")
     parser.add_argument("--only", nargs="+", choices=list(VARIANTS), metavar="MODEL", help="train only these")
     parser.add_argument("--no-scores", action="store_true", help="train, but leave scoring to another call")
