@@ -1,4 +1,4 @@
-"""`summarily convert`: a BART becomes a LED or a RED, and LED goes to transformers' format and back."""
+"""`summarily convert`: a BART becomes a LED or a RED, a pointer-generator an APESO, LED goes to transformers and back."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ DESCRIPTION = """\
 Convert a model, with its tokenizer, into a new folder:
   summarily convert bart-to-led facebook/bart-large-cnn led-cnn --max-length 4096 --window 512
   summarily convert bart-to-red facebook/bart-large-cnn red-cnn --thesis
-  summarily convert led allenai/led-base-16384 led-base      transformers' LED to ours, or ours to transformers'"""
+  summarily convert led allenai/led-base-16384 led-base      transformers' LED to ours, or ours to transformers'
+  summarily convert pointer-generator-to-apeso RUN/hub apeso  a new entity layer on a trained pointer-generator"""
 
 
 class ConversionError(ValueError):
@@ -23,7 +24,7 @@ def add_parser(subparsers: Any) -> argparse.ArgumentParser:
     """Add the `convert` command to a parser's subparsers."""
     parser: argparse.ArgumentParser = subparsers.add_parser(
         "convert",
-        help="BART to LED or RED, transformers' LED to ours and back",
+        help="BART to LED or RED, pointer-generator to APESO, LED to transformers' and back",
         description=DESCRIPTION,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -32,11 +33,12 @@ def add_parser(subparsers: Any) -> argparse.ArgumentParser:
         ("bart-to-led", "widen a BART: sliding-window attention in the encoder"),
         ("bart-to-red", "widen a BART: the Reformer's attention in the encoder"),
         ("led", "transformers' LED to ours, or ours to transformers'"),
+        ("pointer-generator-to-apeso", "a new entity layer on a trained pointer-generator"),
     ):
         command = kinds.add_parser(kind, help=text, description=text)
         command.add_argument("source", help="a folder, or a name on the Hub")
         command.add_argument("destination", help="a folder that does not exist yet, or is empty")
-        if kind != "led":
+        if kind.startswith("bart"):
             _add_surgery(command, kind)
         command.set_defaults(run=run)
     return parser
@@ -81,7 +83,12 @@ def convert(options: argparse.Namespace) -> Any:
     destination = Path(options.destination)
     if destination.exists() and (not destination.is_dir() or any(destination.iterdir())):
         raise ConversionError(f"{destination} is not empty; name another folder.")
-    model = _converted_led(options.source) if options.kind == "led" else _operated(options)
+    if options.kind == "led":
+        model = _converted_led(options.source)
+    elif options.kind == "pointer-generator-to-apeso":
+        model = _with_entity_layer(options.source)
+    else:
+        model = _operated(options)
     model.save_pretrained(destination)
     _save_tokenizer(options.source, destination, model)
     return model
@@ -107,6 +114,17 @@ def _converted_led(source: str) -> Any:
     if isinstance(model, LedForConditionalGeneration):
         return model.to_transformers_led()
     return LedForConditionalGeneration.from_transformers_led(model)
+
+
+def _with_entity_layer(source: str) -> Any:
+    import torch
+
+    from summarily.modeling import ApesoForConditionalGeneration
+
+    torch.manual_seed(0)  # the same layer every time
+    return ApesoForConditionalGeneration.from_pointer_generator(
+        _loaded(source, "summarily-pointer-generator")
+    )
 
 
 def _loaded(source: str, *kinds: str) -> Any:
@@ -143,5 +161,6 @@ def _save_tokenizer(source: str, destination: Path, model: Any) -> None:
     except (OSError, ValueError, KeyError):
         print(f"summarily convert: {source} has no tokenizer; only the model was converted.", file=sys.stderr)
         return
-    tokenizer.model_max_length = model.config.max_encoder_position_embeddings
+    if hasattr(model.config, "max_encoder_position_embeddings"):
+        tokenizer.model_max_length = model.config.max_encoder_position_embeddings
     tokenizer.save_pretrained(destination)

@@ -32,7 +32,10 @@ a table (jsonl, csv, tsv or parquet, also gzipped) or the name of a data set; or
 _EXTENSIONS = {
     "meta": ("summarily.metrics.meta_evaluation.cli", "which metric to trust: agreement with people"),
     "demo": ("summarily.spaces.cli", "open a Space in the browser: scorecard, summarize, attention, judge"),
-    "convert": ("summarily.modeling.conversion", "BART to LED or RED, transformers' LED to ours and back"),
+    "convert": (
+        "summarily.modeling.conversion",
+        "BART to LED or RED, pointer-generator to APESO, LED to transformers' and back",
+    ),
     "profile-memory": (
         "summarily.modeling.memory_profile",
         "peak memory of a training step by length and window",

@@ -14,7 +14,13 @@ from transformers import (
     PreTrainedTokenizerFast,
 )
 
-from summarily.modeling import LedForConditionalGeneration, RedForConditionalGeneration
+from summarily.modeling import (
+    ApesoForConditionalGeneration,
+    LedForConditionalGeneration,
+    PointerGeneratorConfig,
+    PointerGeneratorForConditionalGeneration,
+    RedForConditionalGeneration,
+)
 from summarily.modeling.conversion import add_parser
 from tests.modeling.common import logits_of, padded_batch
 from tests.modeling.tiny_bart import tiny_bart, tiny_transformers_led
@@ -82,3 +88,17 @@ def test_mistakes_are_named(bart, tmp_path, capsys):
     ):
         assert run(*arguments) == 2
         assert message in capsys.readouterr().err
+
+
+def test_pointer_generator_to_apeso(bart, tmp_path, capsys):
+    config = PointerGeneratorConfig(vocab_size=20, embedding_size=4, hidden_size=4)
+    PointerGeneratorForConditionalGeneration(config).save_pretrained(tmp_path / "baseline")
+    assert run("pointer-generator-to-apeso", tmp_path / "baseline", tmp_path / "apeso") == 0
+    baseline, apeso = (
+        AutoModelForSeq2SeqLM.from_pretrained(tmp_path / name).eval() for name in ("baseline", "apeso")
+    )
+    assert type(apeso) is ApesoForConditionalGeneration
+    batch = padded_batch(20)
+    assert torch.equal(logits_of(apeso, batch), logits_of(baseline, batch))
+    assert run("pointer-generator-to-apeso", bart, tmp_path / "wrong") == 2
+    assert "expected 'summarily-pointer-generator'" in capsys.readouterr().err
