@@ -43,7 +43,6 @@ class Mention(NamedTuple):
     kind: str
 
 
-@cache
 def recogniser(
     model: str | os.PathLike[str] = "spacy-small",
     cache_folder: str | None = None,
@@ -60,6 +59,11 @@ def recogniser(
         >>> recogniser()(["Angela Merkel arrived in Oslo."])[0][0]
         Mention(name='Angela Merkel', kind='PERSON')
     """
+    return _recogniser(str(model), cache_folder, processes)
+
+
+@cache
+def _recogniser(model: str, cache_folder: str | None, processes: int | None) -> Recogniser:
     return Recogniser(model, cache_folder, processes)
 
 

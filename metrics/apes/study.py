@@ -45,6 +45,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--articles", type=int, default=150, help="articles of each collection (default: %(default)s)"
     )
+    parser.add_argument(
+        "--references", type=int, help="of each judged summary, the first N only (default: all that it has)"
+    )
     parser.add_argument("--output", default="runs/study-apes", help="default: %(default)s")
     parser.add_argument("--data", metavar="FOLDER", help="folder of the data (default: SUMMARILY_DATA)")
     parser.add_argument(
@@ -116,7 +119,7 @@ def run_rows(folder: Path, options: argparse.Namespace, readers: Sequence[str]) 
     for set_name, load_documents in sets.items():
         documents = load_documents()
         rows = experiments.summaries_of_known_quality(documents, options.cache)
-        for name in dict.fromkeys([*readers, "zero-shot"]):
+        for name in readers:
             apes = Apes(reader=name, cache_folder=options.cache)
             stored(
                 folder,
@@ -137,6 +140,7 @@ def run_people(folder: Path, options: argparse.Namespace, readers: Sequence[str]
         by_question = {question: read_judgements(set_name, question, data) for question in questions}
         judgements = experiments.truecased(by_question[questions[0]], data)
         rouge = stored(folder, f"rouge-{set_name}", lambda j=judgements: experiments.rouge_by_references(j))  # type: ignore[misc]
+        judgements.references = [references[: options.references] for references in judgements.references]
         for name in readers:
             apes = Apes(reader=name, cache_folder=options.cache)
             read = stored(
@@ -302,7 +306,7 @@ def people_report(folder: Path) -> list[str]:
         for reader, result in _load(folder, f"people-{set_name}-").items():
             parts.append(f"## Agreement with people: {set_name}, {reader} reader")
             parts += _agreement(result["correlations"], questions)
-            if set_name == "summeval":
+            if len(result["correlations"][questions[0]]) > 2:  # several references
                 parts += _by_references(result["correlations"], questions)
             cells = [
                 [label, *(f"{value:.2f}" for value in row)]

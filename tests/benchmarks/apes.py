@@ -1,0 +1,65 @@
+"""APES of 11,490 summaries, from texts to score: the paper needed 40 minutes with the attentive reader.
+
+Reads the summaries of `cnndm_simcls_outputs`, which are lower-cased, truecased through `cnndm_test_references`; their
+references are the cased ones. Nothing is remembered from an earlier run. Give both cores of a quiet machine.
+
+    python -m tests.benchmarks.apes --data FOLDER [--reader cross] [--summaries 1000]
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from pathlib import Path
+
+from summarily.metrics.apes.corpus import read_rows
+from summarily.metrics.apes.scorer import Apes
+from summarily.metrics.apes.truecasing import Truecaser
+from summarily.metrics.meta_evaluation.human import data_folder
+from summarily.metrics.scorecard import score
+
+AUTHORS_SECONDS = 40 * 60
+AUTHORS_SUMMARIES = 11_490
+
+
+def load_texts(folder: Path, summaries: int | None) -> tuple[list[str], list[str]]:
+    """Truecased predictions and cased references."""
+    cased = {
+        row["cnndm_hash"]: row["reference"]
+        for row in read_rows(folder / "news/cnndm_test_references.jsonl.gz")
+    }
+    truecase = Truecaser(cased.values())
+    rows = list(read_rows(folder / "news/cnndm_simcls_outputs.jsonl.gz"))[:summaries]
+    return [truecase(row["simcls"]) for row in rows], [
+        cased.get(row["cnndm_hash"]) or truecase(row["reference"]) for row in rows
+    ]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--data", metavar="FOLDER", help="folder of the data (default: SUMMARILY_DATA)")
+    parser.add_argument(
+        "--reader", default="attentive", choices=["attentive", "cross"], help="default: %(default)s"
+    )
+    parser.add_argument("--summaries", type=int, help="the first N only (default: all)")
+    parser.add_argument("--model", help="a folder instead of the shipped reader")
+    options = parser.parse_args()
+    predictions, references = load_texts(data_folder(options.data), options.summaries)
+    apes = Apes(reader=options.reader, model=options.model)
+    start = time.perf_counter()
+    result = score(predictions, references, metrics={"apes": apes}, confidence=0.95)["apes"]
+    seconds = time.perf_counter() - start
+    print(f"{len(result)} summaries, {result.counts['questions']} questions, APES {float(result):.2f}")
+    print(f"{result.signature}")
+    print(f"end to end: {seconds:.1f} s")
+    again = time.perf_counter()
+    score(predictions, references, metrics={"apes": apes})
+    print(f"again, entities remembered: {time.perf_counter() - again:.1f} s")
+    theirs = AUTHORS_SECONDS * len(result) / AUTHORS_SUMMARIES
+    print(f"times the authors' speed (40 minutes for 11,490): {theirs / seconds:.1f}")
+
+
+if __name__ == "__main__":
+    main()
