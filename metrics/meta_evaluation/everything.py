@@ -27,7 +27,7 @@ HUMAN_SETS: dict[str, tuple[str, ...]] = {
     "summeval": ("relevance", "coherence", "consistency", "fluency"),
     "realsumm": ("litepyramid_recall",),
 }
-LIMITS = {"paraphrase": 10_000, "corruption": 300, "benchmark": 500, "profile": 200}
+LIMITS = {"paraphrase": 5_000, "corruption": 150, "benchmark": 300, "profile": 100}
 """How many rows of the large sets are taken, from the first on."""
 
 Results = dict[str, dict[str, Any]]
@@ -203,13 +203,13 @@ def _cost_against_agreement(scored: Scored, profile: Mapping[str, Any]) -> tuple
         if not math.isnan(rho):
             points[label] = (cost, rho)
     caption = f"Run-time against agreement on {scored.name} ({question}, {level} level)"
-    return caption, reports.scatter(points, "seconds per 1,000 summaries", "spearman with people")
+    return caption, reports.scatter(points, "CPU seconds per 1,000 summaries", "spearman with people")
 
 
 def _cost_of(label: str, costs: Mapping[str, Mapping[str, float]]) -> float | None:
     """The seconds of the metric that a value is of: "rouge1" is of "rouge"."""
     owner = label if label in costs else next((name for name in costs if label.startswith(name)), None)
-    return None if owner is None else costs[owner]["seconds_per_1000"]
+    return None if owner is None else costs[owner]["cpu_seconds_per_1000"]
 
 
 def _signatures(results: Results) -> Section:

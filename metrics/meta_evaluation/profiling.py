@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import multiprocessing
+import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -68,11 +69,14 @@ def _measure(metric: Metric, examples: Sequence[Example]) -> dict[str, float]:
         with Meter() as loading:
             # Two, as some metrics count over a corpus and refuse one.
             score_examples({"": metric}, _other(examples[:2]), progress=False)
+        start = time.process_time()
         with Meter() as scoring:
             score_examples({"": metric}, examples, progress=False)
+        cpu_seconds = time.process_time() - start
     return {
         "load_seconds": round(loading.seconds, 3),
         "seconds_per_1000": round(1000 * scoring.seconds / len(examples), 3),
+        "cpu_seconds_per_1000": round(1000 * cpu_seconds / len(examples), 3),
         "peak_memory": whole.peak_memory,
     }
 
@@ -91,6 +95,7 @@ def profile_table(result: Mapping[str, Any]) -> Table:
         [
             label,
             number(cost["seconds_per_1000"], 1),
+            number(cost["cpu_seconds_per_1000"], 1),
             number(cost["load_seconds"], 1),
             number(cost["peak_memory"] / 2**30, 2),
         ]
@@ -99,9 +104,14 @@ def profile_table(result: Mapping[str, Any]) -> Table:
     note = (
         f"{result['n']} summaries of {result['words']:g} words on average, each metric alone in a process, on "
         f"{result['threads']} CPU thread{'s' if result['threads'] != 1 else ''}. Memory is what the process takes on "
-        "top of Python and its libraries."
+        "top of Python and its libraries. CPU seconds do not depend on what else the machine does."
     )
-    return Table("Cost", ["metric", "seconds per 1,000", "seconds to load", "peak memory (GB)"], rows, note)
+    return Table(
+        "Cost",
+        ["metric", "seconds per 1,000", "CPU seconds per 1,000", "seconds to load", "peak memory (GB)"],
+        rows,
+        note,
+    )
 
 
 def section(result: Mapping[str, Any]) -> Section:

@@ -23,7 +23,7 @@ STORED = Path(__file__).parent / "stored"
 """The results that come with the package: numbers only."""
 
 CHEAP = 2.0
-"""Seconds per 1,000 summaries that a metric may cost where there is no time."""
+"""CPU seconds per 1,000 summaries that a metric may cost where there is no time."""
 _RESAMPLES = 1000
 
 
@@ -49,7 +49,7 @@ class Ranking:
         else:
             text += "; better than every other at 5%"
         cost = _cost_of(self.best, costs)
-        return text + (f". It costs {cost:.1f} seconds per 1,000 summaries." if cost is not None else ".")
+        return text + (f". It costs {cost:.1f} CPU seconds per 1,000 summaries." if cost is not None else ".")
 
 
 def rank_by_people(
@@ -175,7 +175,7 @@ def recommend(results: Mapping[str, Mapping[str, Any]]) -> str:
                 rank_by_people(
                     main,
                     "input",
-                    f"Where a metric may cost {CHEAP:g} seconds per 1,000 summaries at most:",
+                    f"Where a metric may cost {CHEAP:g} CPU seconds per 1,000 summaries at most:",
                     cheap,
                 )
             )

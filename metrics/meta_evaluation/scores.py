@@ -169,11 +169,15 @@ VALUES = {
 """The values that are reported; of every other metric the main score is."""
 
 
+_OPTIONS: dict[str, dict[str, Any]] = {"rouge": {"split_sentences": True}, "bleurt": {"max_references": 1}}
+
+
 def choose_metrics(names: str = "all", preset: str = "light") -> tuple[dict[str, Metric], dict[str, str]]:
     """Metrics by label, and those left out with the reason.
 
     "all" is every metric that runs here: MoverScore with 1-grams and 2-grams, the movers with static and with
-    contextual embeddings, ROUGE with texts split into sentences (else Lsum is L); otherwise a comma-separated list of names, each with its options in brackets if any.
+    contextual embeddings, ROUGE with texts split into sentences (else Lsum is L), BLEURT with the first reference
+    only (it reads every reference with every summary, which costs as many times as much); otherwise a comma-separated list of names, each with its options in brackets if any.
 
     Example:
         >>> list(choose_metrics("rouge, wms(embeddings=contextual)")[0])
@@ -188,7 +192,7 @@ def choose_metrics(names: str = "all", preset: str = "light") -> tuple[dict[str,
             metrics["mover-1"] = load(name, preset=preset, n_gram=1)
             metrics["mover-2"] = load(name, preset=preset, n_gram=2)
             continue
-        metrics[name] = metric if name != "rouge" else load(name, preset=preset, split_sentences=True)
+        metrics[name] = load(name, preset=preset, **_OPTIONS[name]) if name in _OPTIONS else metric
         if name in ("wms", "sms", "s_wms"):
             metrics[f"{name} contextual"] = load(name, preset=preset, embeddings="contextual")
     return metrics, skipped

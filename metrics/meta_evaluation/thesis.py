@@ -216,10 +216,10 @@ def table_7_1(result: Mapping[str, Any]) -> Table:
         rows.append(
             [
                 label,
-                number(cost["seconds_per_1000"], 1),
+                number(cost["cpu_seconds_per_1000"], 1),
                 number(cost["peak_memory"] / 2**30, 2),
                 *(["", ""] if quoted is None else [str(quoted[0]), number(quoted[1], 2)]),
             ]
         )
-    header = ["metric", "seconds per 1,000", "memory (GB)", "thesis seconds", "thesis GPU memory (GB)"]
+    header = ["metric", "CPU seconds per 1,000", "memory (GB)", "thesis seconds", "thesis GPU memory (GB)"]
     return Table("Table 7.1: cost", header, rows)
