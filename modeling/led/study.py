@@ -36,13 +36,15 @@ class Variant(NamedTuple):
     starts: str = "beginning"
     attention: str = "copy"
     layers: tuple[str, ...] = ()  # of RED: one type for each encoder layer, in turn
+    pretrained: bool = True  # starts from the denoiser; otherwise all weights are random
     thesis: str = ""
 
     @property
     def base(self) -> str:
         """The name of the model it starts from."""
         parts = [self.kind, str(self.length), *(["w" + str(self.window)] if self.window else [])]
-        return "-".join([*parts, *self.layers, *(["random"] if self.attention == "random" else [])])
+        ends = {"random": self.attention == "random", "scratch": not self.pretrained}
+        return "-".join([*parts, *self.layers, *(end for end, true in ends.items() if true)])
 
 
 RANDOM = {"starts": "random"}
@@ -64,6 +66,7 @@ VARIANTS = {
     "red-1024": Variant("red", 1024, layers=("lsh", "local"), **FRESH, thesis="40.8 / 16.4 / 36.6 (PubMed)"),
     "red-1024-local": Variant("red", 1024, layers=("local",), **FRESH, thesis="below alternating"),
     "red-1024-lsh": Variant("red", 1024, layers=("lsh",), **FRESH, thesis="below alternating"),
+    "led-1024-from-scratch": Variant("led", 1024, 128, pretrained=False),
 }
 # What is compared: a title, the models, and the one that the others are tested against.
 GROUPS = {
@@ -81,6 +84,7 @@ GROUPS = {
         ["led-1024-random-attention", "red-1024", "red-1024-local", "red-1024-lsh", "led-1024"],
         "led-1024-random-attention",
     ),
+    "What the denoiser is worth": (["led-1024", "led-1024-from-scratch"], "led-1024-from-scratch"),
 }
 
 
@@ -95,6 +99,7 @@ def trained_denoiser(folder: Path, data: str | None) -> str:
 
 def make_base(variant: Variant, denoiser: str, folder: Path) -> Path:
     """Write the model that a variant starts from, with its tokenizer, unless it is there."""
+    import torch
     from transformers import AutoTokenizer, BartForConditionalGeneration
 
     from summarily.modeling import LedForConditionalGeneration, RedForConditionalGeneration
@@ -104,6 +109,9 @@ def make_base(variant: Variant, denoiser: str, folder: Path) -> Path:
     if is_complete(place):
         return place
     bart = BartForConditionalGeneration.from_pretrained(denoiser, dtype="float32")
+    if not variant.pretrained:
+        torch.manual_seed(0)
+        bart = BartForConditionalGeneration(bart.config)
     model = bart
     if variant.kind == "led":
         model = LedForConditionalGeneration.from_bart(

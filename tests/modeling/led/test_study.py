@@ -9,7 +9,13 @@ import json
 import numpy as np
 import pytest
 import torch
-from transformers import AutoConfig, AutoTokenizer, BartConfig, BartForConditionalGeneration
+from transformers import (
+    AutoConfig,
+    AutoModelForSeq2SeqLM,
+    AutoTokenizer,
+    BartConfig,
+    BartForConditionalGeneration,
+)
 
 from summarily.modeling.led import study
 from summarily.modeling.training.random_starts import StartTokenizer
@@ -110,6 +116,15 @@ def test_every_variant_starts_from_the_denoiser(tmp_path, denoiser, variant, kin
     written = (place / "config.json").stat().st_mtime_ns
     assert study.make_base(variant, denoiser, tmp_path) == place
     assert (place / "config.json").stat().st_mtime_ns == written, "made once"
+
+
+def test_a_variant_from_scratch_has_none_of_the_denoisers_weights(tmp_path, denoiser):
+    trained, scratch = (
+        AutoModelForSeq2SeqLM.from_pretrained(study.make_base(variant, denoiser, tmp_path)).state_dict()
+        for variant in (study.Variant("led", 128, 32), study.Variant("led", 128, 32, pretrained=False))
+    )
+    name = "model.decoder.layers.0.fc1.weight"
+    assert not torch.equal(trained[name], scratch[name])
 
 
 def test_names_of_bases_tell_variants_apart():
