@@ -101,15 +101,24 @@ def read(
 ) -> tuple[list[str], masks.Settings, int, list[str]]:  # fmt: skip
     """The controls as what is drawn; a position beyond the last one is the last one."""
     words = masks.checked_words(text)
-    numbers = {
-        "length": len(words) or length, "block_length": block, "width": width, "gap": gap, "memory_blocks": memories,
-        "memory_length": memory, "window": window, "global_tokens": globals_, "hashes": hashes,
-    }  # fmt: skip
-    for name, value in numbers.items():
-        if value is None:
-            raise serving.InputError(f"{name.replace('_', ' ')} is empty; please give a number.")
-    masks.Settings(**numbers)  # names the control that is out of range
     settings = masks.Settings(
-        decoder=side == "decoder", **{name: int(value) for name, value in numbers.items()}
+        length=len(words) or _whole("length", length),
+        decoder=side == "decoder",
+        block_length=_whole("block length", block),
+        width=_whole("width", width),
+        gap=_whole("gap", gap),
+        memory_blocks=_whole("memory blocks", memories),
+        memory_length=_whole("memory length", memory),
+        window=_whole("window", window),
+        global_tokens=_whole("global tokens", globals_),
+        hashes=_whole("rounds of hashing", hashes),
     )
-    return kinds, settings, min(int(query or 1), settings.length), words
+    return kinds, settings, min(_whole("position", query), settings.length), words
+
+
+def _whole(name: str, value: float | None) -> int:
+    if value is None or value != int(value):
+        raise serving.InputError(
+            f"{name} is {'empty' if value is None else value}; please give a whole number."
+        )
+    return int(value)

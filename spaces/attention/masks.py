@@ -70,10 +70,8 @@ class Settings:
             ("hashes", 1, 8),
         ):
             value = getattr(self, name)
-            if value != int(value) or not least <= value <= most:
-                raise InputError(
-                    f"{name.replace('_', ' ')} is {value:g}; it goes from {least} to {most} in whole steps."
-                )
+            if not least <= value <= most:
+                raise InputError(f"{name.replace('_', ' ')} is {value}; it goes from {least} to {most}.")
 
 
 def checked_words(text: str) -> list[str]:

@@ -157,20 +157,21 @@ def write(name: str, text: str, settings: Settings) -> Written:
     if not text:
         raise InputError("Please give a text to summarize.")
     found = summarizer(name)
-    if settings.gamma and not hasattr(found.model.get_encoder(), "entities"):
+    model: Any = found.model
+    if settings.gamma and not hasattr(model.get_encoder(), "entities"):
         raise InputError(
             f"{name} has no entity attention, which the entity penalty needs; set it to 0, or choose an APESO model."
         )
     with _lock, torch.inference_mode():
         inputs = _inputs(found, text)
         with Meter() as meter:
-            output = found.model.generate(
+            output = model.generate(
                 **inputs,
                 **settings.options(),
                 num_return_sequences=settings.beams,
                 return_dict_in_generate=True,
             )
-        attention, entities = _looked(found.model, inputs, output.sequences[:1])
+        attention, entities = _looked(model, inputs, output.sequences[:1])
     return _described(found, name, text, settings, inputs, output, attention, entities, meter)
 
 

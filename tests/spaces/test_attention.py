@@ -11,7 +11,10 @@ import torch
 from summarily.metrics.base import InputError
 from summarily.modeling.attention.masks import MECHANISMS, dense_mask
 from summarily.spaces.attention import masks
+from summarily.spaces.attention.interface import read
 from summarily.spaces.attention.masks import Settings, checked_words, page, scores_computed, seen
+
+CONTROLS = (1, "encoder", 8, 4, 2, 2, 4, 6, 1, 1)
 
 
 @pytest.mark.parametrize("kind", MECHANISMS)
@@ -72,7 +75,8 @@ def test_words_are_escaped():
     [
         (lambda: Settings(length=161), "length is 161; it goes from 2 to 160"),
         (lambda: Settings(block_length=0), "block length is 0"),
-        (lambda: Settings(gap=1.5), "gap is 1.5; it goes from 0 to 160 in whole steps"),
+        (lambda: read(["local"], "", 1.5, *CONTROLS), "length is 1.5; please give a whole number"),
+        (lambda: read(["local"], "", None, *CONTROLS), "length is empty"),
         (lambda: checked_words("a " * 161), "161 words; up to 160"),
         (lambda: checked_words("a" * 4001), "4,001 characters"),
         (lambda: checked_words("one"), "at least two words"),
