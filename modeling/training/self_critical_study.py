@@ -20,24 +20,19 @@ from summarily.modeling.training.study import Cell, run_cells
 
 
 class Reward(NamedTuple):
-    """A reward: the metric with its options, the score it raises, and what it is multiplied by.
-
-    The rewards have different spreads. The factors make the mean size of the advantage at the start, over training
-    articles, about that of ROUGE-L, so that gamma means the same for all.
-    """
+    """A reward: the metric with its options, and the score it raises."""
 
     title: str
     metric: str
     score: str
-    factor: float
     options: Mapping[str, Any] = {}
 
 
 REWARDS = {
-    "rouge_l": Reward("ROUGE-L", "rouge", "rougeL", 1.0, {"types": ["rougeL"]}),
-    "wms": Reward("WMS", "wms", "wms", 1.0),
-    "sms": Reward("SMS", "sms", "sms", 1.0),
-    "s_wms": Reward("S+WMS", "s_wms", "s_wms", 1.0),
+    "rouge_l": Reward("ROUGE-L", "rouge", "rougeL", {"types": ["rougeL"]}),
+    "wms": Reward("WMS", "wms", "wms"),
+    "sms": Reward("SMS", "sms", "sms"),
+    "s_wms": Reward("S+WMS", "s_wms", "s_wms"),
 }
 START, CONTROL = "highlights", "cross_entropy"
 METRICS = ("rouge", "wms", "sms", "s_wms")
@@ -76,12 +71,37 @@ def train(
             *overrides,
         ),
     )
-    for cells in (
-        [copying],
-        [cell(START, folder / "copying" / "hub", STEPS[START], *overrides)],
-        make_cells(folder / START / "hub", steps, rate, overrides),
-    ):
-        run_cells(cells, folder, str(files), jobs)
+    run_cells([copying], folder, str(files), jobs)
+    start = cell(START, folder / "copying" / "hub", STEPS[START], *overrides)
+    run_cells([start], folder, str(files), jobs)
+    factors = measure_factors(folder, overrides)
+    run_cells(make_cells(folder / START / "hub", factors, steps, rate, overrides), folder, str(files), jobs)
+
+
+def measure_factors(folder: Path, overrides: Sequence[str] = (), articles: int = 64) -> dict[str, float]:
+    """What each reward is multiplied by, so that gamma means the same for all; measured once.
+
+    The rewards have different spreads. The mean size of the advantage |r(sample) - r(greedy)| at the start, over
+    training articles, is made that of ROUGE-L.
+    """
+    import torch
+
+    from summarily.metrics.files import write_atomically
+    from summarily.metrics.hooks import reward
+
+    path = folder / "factors.json"
+    if not path.is_file():
+        torch.manual_seed(0)
+        greedy, references = _write(folder, START, "train", overrides, articles)
+        sampled, _ = _write(folder, START, "train", overrides, articles, do_sample=True, top_k=0)
+        sizes = {}
+        for name, kind in REWARDS.items():
+            worth = reward(kind.metric, **kind.options)
+            pairs = zip(worth(sampled, references), worth(greedy, references), strict=True)
+            sizes[name] = sum(abs(one - other) for one, other in pairs) / len(references)
+        factors = {name: round(sizes["rouge_l"] / size, 2) for name, size in sizes.items()}
+        write_atomically(path, json.dumps(factors))
+    return json.loads(path.read_text())
 
 
 def cell(name: str, model: Path, steps: int, *overrides: str) -> Cell:
@@ -90,7 +110,9 @@ def cell(name: str, model: Path, steps: int, *overrides: str) -> Cell:
     return Cell(name, RECIPE, (*start, f"training.max_steps={steps}", *overrides))
 
 
-def make_cells(start: Path, steps: int, rate: float, overrides: Sequence[str] = ()) -> list[Cell]:
+def make_cells(
+    start: Path, factors: Mapping[str, float], steps: int, rate: float, overrides: Sequence[str] = ()
+) -> list[Cell]:
     """One run per reward and one without any; all with the same batches, steps and learning rate."""
     common = (
         f"schedule.learning_rate={rate}",
@@ -104,7 +126,7 @@ def make_cells(start: Path, steps: int, rate: float, overrides: Sequence[str] = 
     for name, reward in REWARDS.items():
         own = (
             f'self_critical.rewards=["{reward.metric}"]',
-            f"self_critical.reward_weights=[{reward.factor}]",
+            f"self_critical.reward_weights=[{factors[name]}]",
             f"self_critical.reward_options={_inline({reward.metric: reward.options})}",
             "self_critical.max_summary_tokens=50",
             f'evaluation.metrics=["{reward.metric}"]',
@@ -126,41 +148,48 @@ def _inline(value: Any) -> str:
 
 def write_summaries(folder: Path, beams: int, overrides: Sequence[str] = ()) -> dict[str, list[str]]:
     """Summaries of the test split by every run; those that are there are read."""
-    from accelerate import Accelerator
-    from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
-
-    import summarily.modeling  # noqa: F401  our model types
     from summarily.metrics.files import write_atomically
-    from summarily.modeling.training.collators import SummaryCollator
-    from summarily.modeling.training.corpora import encode
-    from summarily.modeling.training.evaluation import summarize
-    from summarily.modeling.training.recipe import load_recipe
 
-    recipe = load_recipe(RECIPE, overrides)
     summaries = {}
     for name in (START, CONTROL, *REWARDS):
         path = folder / "summaries" / f"{name}-{beams}-beams.json"
         if not path.is_file():
-            place = folder / name / "hub"
-            tokenizer = AutoTokenizer.from_pretrained(place)
-            model = AutoModelForSeq2SeqLM.from_pretrained(place)
-            model.generation_config.num_beams = beams
-            rows = encode(_held_out(folder, overrides), tokenizer, recipe.data)
-            collate = SummaryCollator(tokenizer.pad_token_id)
-            texts = summarize(
-                model, tokenizer, rows, collate, recipe.evaluation, recipe.micro_tokens, Accelerator(cpu=True)
-            )
+            texts, _ = _write(folder, name, "test", overrides, num_beams=beams)
             path.parent.mkdir(exist_ok=True)
             write_atomically(path, json.dumps(texts, ensure_ascii=False, indent=0))
         summaries[name] = json.loads(path.read_text(encoding="utf-8"))
     return summaries
 
 
-def _held_out(folder: Path, overrides: Sequence[str]) -> Any:
+def _write(
+    folder: Path, name: str, split: str, overrides: Sequence[str], limit: int | None = None, **search: Any
+) -> tuple[list[str], list[list[str]]]:
+    """Summaries of a split by a run's model, and their references."""
+    from accelerate import Accelerator
+    from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
+
+    import summarily.modeling  # noqa: F401  our model types
+    from summarily.modeling.training.collators import SummaryCollator
+    from summarily.modeling.training.corpora import encode
+    from summarily.modeling.training.evaluation import summarize
+    from summarily.modeling.training.recipe import load_recipe
+
+    recipe = load_recipe(RECIPE, overrides)
+    tokenizer = AutoTokenizer.from_pretrained(folder / name / "hub")
+    model = AutoModelForSeq2SeqLM.from_pretrained(folder / name / "hub")
+    rows = _rows(folder, split, overrides)
+    rows = encode(rows.select(range(min(limit or len(rows), len(rows)))), tokenizer, recipe.data)
+    collate, accelerator = SummaryCollator(tokenizer.pad_token_id), Accelerator(cpu=True)
+    section, tokens = recipe.evaluation, recipe.micro_tokens
+    texts = summarize(model, tokenizer, rows, collate, section, tokens, accelerator, search)
+    return texts, list(rows["references"])
+
+
+def _rows(folder: Path, split: str, overrides: Sequence[str]) -> Any:
     from summarily.modeling.training.corpora import load_corpus
     from summarily.modeling.training.recipe import load_recipe
 
-    return load_corpus(load_recipe(RECIPE, overrides).data, folder / "data")["test"]
+    return load_corpus(load_recipe(RECIPE, overrides).data, folder / "data")[split]
 
 
 def score_study(
@@ -319,7 +348,7 @@ def _learning_table(study: Mapping[str, Any]) -> list[str]:
     ]
     for name, values in study["learning"].items():
         cells = [f"{values[key][0]:.3f} to {values[key][1]:.3f}" for key in names]
-        lines.append(f"| {REWARDS[name].title} ({REWARDS[name].factor:g}) | {' | '.join(cells)} |")
+        lines.append(f"| {REWARDS[name].title} ({study['factors'][name]:g}) | {' | '.join(cells)} |")
     return lines
 
 
@@ -340,9 +369,9 @@ def _time_table(study: Mapping[str, Any]) -> list[str]:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--steps", type=int, default=150, help="of every run (default: %(default)s)")
+    parser.add_argument("--steps", type=int, default=160, help="of every run (default: %(default)s)")
     parser.add_argument(
-        "--rate", type=float, default=2e-4, help="learning rate of every run (default: %(default)s)"
+        "--rate", type=float, default=5e-4, help="learning rate of every run (default: %(default)s)"
     )
     parser.add_argument(
         "--beams", type=int, default=5, help="beams of the summaries that are scored (default: %(default)s)"
@@ -361,10 +390,11 @@ def run(options: argparse.Namespace) -> int:
 
     folder = Path(options.output).resolve()  # models are named by their folders
     train(folder, options.data, options.steps, options.rate, options.set, options.jobs)
-    rows = _held_out(folder, options.set)
+    rows = _rows(folder, "test", options.set)
     summaries = write_summaries(folder, options.beams, options.set)
     study = score_study(summaries, list(rows["references"]), list(rows["source"]))
     study |= {"seconds": step_times(folder), "learning": learning(folder)}
+    study["factors"] = measure_factors(folder, options.set)
     write_atomically(folder / "study.json", json.dumps(study, indent=1))
     write_atomically(folder / "study.md", markdown(study) + "\n")
     print(markdown(study))
