@@ -134,8 +134,10 @@ def _model(repository: Repository, folder: Path) -> None:
     if hasattr(model_class, "merged"):
         import torch
 
-        whole = model_class.from_pretrained(repository.source).merged()
-        whole.to(torch.float16).save_pretrained(folder)
+        adapted = model_class.from_pretrained(repository.source)
+        adapted.merged().save_pretrained(folder, stored_dtype=torch.float16)
+        if adapted.config.encoder is not None:
+            adapted.encoder_tokenizer().save_pretrained(folder)
     write_remote_code(model_class, folder)
 
 

@@ -29,6 +29,7 @@ METRICS: dict[str, str] = {
     "bertscore": "Bertscore",
     "bartscore": "Bartscore",
     "moverscore": "Moverscore",
+    "bleurt": "Bleurt",
     "wms": "Wms",
     "sms": "Sms",
     "s_wms": "SWms",

@@ -27,7 +27,7 @@ from typing import Any, Self
 import torch
 import torch.nn.functional as F
 from torch import nn
-from transformers import AutoConfig, AutoModel, PreTrainedModel
+from transformers import AutoConfig, AutoModel, AutoTokenizer, PreTrainedModel
 from transformers import initialization as init
 from transformers.utils import cached_file
 
@@ -189,6 +189,11 @@ class AdaptedEncoderModel(PreTrainedModel):
             raise ValueError(
                 f"{self.config.encoder!r} is not the encoder of the config: it has no {', '.join(missing[:3])}."
             )
+
+    def encoder_tokenizer(self) -> Any:
+        """The tokenizer of the encoder that the config names, for a merged model to be published with."""
+        resolved, _ = resolve_encoder(self.config.encoder)
+        return AutoTokenizer.from_pretrained(resolved.path_or_id, revision=resolved.revision)
 
     def own_state(self) -> dict[str, torch.Tensor]:
         """What differs from the encoder: adapters and head."""

@@ -75,8 +75,8 @@ def port_state(state: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
 
     Example:
 
-    >>> sorted(port_state({"bleurt.pooler.dense.bias": torch.zeros(1), "classifier.bias": torch.zeros(1)}))
-    ['encoder.pooler.dense.bias', 'head.bias']
+    >>> sorted(port_state({"bleurt.pooler.dense.bias": torch.zeros(1), "classifier.weight": torch.zeros(1, 1)}))
+    ['encoder.pooler.dense.bias', 'head.weight']
     """
     converted = {}
     for name, tensor in state.items():

@@ -61,6 +61,15 @@ class BleurtForScoring(AdaptedEncoderModel):
             model.to(dtype)
         return model.eval()
 
+    def keep_score_alone(self) -> None:
+        """Forget the signals, which the encoder no longer serves once it was trained on ratings alone."""
+        head = nn.Linear(self.head.in_features, 1, device=self.device, dtype=self.dtype)
+        with torch.no_grad():
+            head.weight.copy_(self.head.weight[:1])
+            head.bias.copy_(self.head.bias[:1])
+        self.head = head
+        self.config.signals = None
+
     def forward(
         self,
         input_ids: torch.Tensor,

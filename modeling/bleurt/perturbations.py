@@ -10,18 +10,14 @@ mask filling by a language model; back-translation, which needs a translation mo
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-import numpy as np
-
 from summarily.metrics import text as text_rules
-from summarily.metrics import vectors as word_vectors
+from summarily.metrics.meta_evaluation.corruption import neighbours
 
-FREQUENT = 30_000
-"""Replacements are taken from as many of the most frequent words (GloVe is sorted by frequency)."""
-NEIGHBOURS = 8
 _PASSAGE_WORDS = (6, 70)
+_DOCUMENT = 3000  # characters of a document that are read
 
 # How often each kind of pair is made.
 KINDS = {
@@ -50,9 +46,9 @@ def passages(document: str, randomness: random.Random, count: int = 2) -> list[s
     Example:
         >>> text = "Snow fell in Oslo all day long. Trains stood still until the evening came. Nobody was hurt."
         >>> passages(text, random.Random(0), count=1)
-        ['Trains stood still until the evening came. Nobody was hurt.']
+        ['Snow fell in Oslo all day long. Trains stood still until the evening came. Nobody was hurt.']
     """
-    sentences = text_rules.sentences(document)
+    sentences = text_rules.sentences(document[:_DOCUMENT])
     found: list[str] = []
     start = randomness.randrange(max(1, len(sentences) - 3 * count + 1))
     while start < len(sentences) and len(found) < count:
@@ -85,6 +81,22 @@ def swap(words: Sequence[str], randomness: random.Random) -> list[str]:
     return words
 
 
+def replace(
+    texts: Sequence[Sequence[str]], chosen: Sequence[bool], randomness: random.Random
+) -> list[list[str]]:
+    """Put a word of the same contexts in the place of 5% to 40% of the words of the chosen texts."""
+    shares = [randomness.uniform(0.05, 0.4) if one else 0.0 for one in chosen]
+    places = [
+        [place for place in range(len(words)) if randomness.random() < share]
+        for words, share in zip(texts, shares, strict=True)
+    ]
+    filled = neighbours()(texts, places, [randomness.randrange(2**31) for _ in texts])
+    return [
+        [new.get(place, word) for place, word in enumerate(words)]
+        for words, new in zip(texts, filled, strict=True)
+    ]
+
+
 def shorten(text: str, randomness: random.Random) -> str:
     """Leave out a sentence, or the beginning or end of a single one."""
     sentences = text_rules.sentences(text)
@@ -94,45 +106,6 @@ def shorten(text: str, randomness: random.Random) -> str:
     words = text.split()
     cut = randomness.randint(1, max(1, 2 * len(words) // 3))
     return " ".join(words[cut:] if randomness.random() < 0.3 else words[:-cut]) or words[0]
-
-
-class Dictionary:
-    """Words that occur in the same contexts, by the cosine of their vectors.
-
-    Example:
-        >>> vectors = word_vectors.Vectors(["cat", "dog", "oslo"], np.array([[1, 0], [1, 0.1], [0, 1.0]]), "toy")
-        >>> Dictionary(["Cat"], vectors).replacements("Cat")[0]
-        'Dog'
-    """
-
-    def __init__(self, words: Iterable[str], vectors: word_vectors.Vectors | None = None):
-        vectors = vectors or word_vectors.load()
-        frequent = list(vectors.words[:FREQUENT])
-        matrix = vectors.matrix[: len(frequent)].astype(np.float32)
-        matrix = matrix / np.linalg.norm(matrix, axis=1, keepdims=True).clip(min=1e-9)
-        wanted = sorted({word.lower() for word in words})
-        rows = [row for row in vectors.find(wanted) if 0 <= row < len(frequent)]
-        self._near: dict[str, list[str]] = {}
-        for start in range(0, len(rows), 1024):
-            block = rows[start : start + 1024]
-            nearest = np.argsort(-(matrix[block] @ matrix.T), axis=1, kind="stable")[:, : NEIGHBOURS + 1]
-            for row, others in zip(block, nearest, strict=True):
-                self._near[frequent[row]] = [frequent[other] for other in others if other != row]
-
-    def replacements(self, word: str) -> list[str]:
-        near = self._near.get(word.lower(), [])
-        return [other.capitalize() for other in near] if word[:1].isupper() else near
-
-    def replace(self, words: Sequence[str], randomness: random.Random) -> list[str]:
-        """Put another word in the place of some, of 5% to 40% of those that have any."""
-        share = randomness.uniform(0.05, 0.4)
-        replaced = list(words)
-        for place, word in enumerate(words):
-            bare = word.strip(".,;:!?\"'()")
-            choices = self.replacements(bare) if bare else []
-            if choices and randomness.random() < share:
-                replaced[place] = word.replace(bare, randomness.choice(choices))
-        return replaced
 
 
 def make_pairs(documents: Mapping[str, Sequence[str]], counts: Mapping[str, int], seed: int) -> list[Pair]:
@@ -153,31 +126,30 @@ def make_pairs(documents: Mapping[str, Sequence[str]], counts: Mapping[str, int]
             two = passages(documents[name][row], randomness)
             if two and len(found) - before < count:
                 found.append((two[0], two[-1]))
-    dictionary = Dictionary(word.strip(".,;:!?\"'()") for text, _ in found for word in text.split())
-    kinds, weights = list(KINDS), list(KINDS.values())
+    changes = [_changes(randomness) for _ in found]
+    texts = [text for text, _ in found]
+    replaced = replace([text.split() for text in texts], ["replace" in own for own in changes], randomness)
     pairs = []
-    for row, (text, other) in enumerate(found):
-        kind = randomness.choices(kinds, weights)[0]
-        if kind == "same document" and other == text:
-            kind = "other document"
-        if kind == "other document":
-            other = found[(row + randomness.randrange(1, max(2, len(found)))) % len(found)][0]
-        pairs.append(Pair(text, _candidate(kind, text, other, dictionary, randomness), kind))
+    for row, (own, words) in enumerate(zip(changes, replaced, strict=True)):
+        text, other = found[row]
+        if own == ["same document"] and other != text:
+            candidate = other
+        elif own in (["same document"], ["other document"]):
+            candidate, own = texts[row - randomness.randrange(1, max(2, len(texts)))], ["other document"]
+        elif own == ["shorten"]:
+            candidate = shorten(text, randomness)
+        else:
+            for step in own:
+                words = {"drop": drop, "swap": swap}.get(step, _unchanged)(words, randomness)
+            candidate = " ".join(words)
+        pairs.append(Pair(text, candidate, " and ".join(own)))
     return pairs
 
 
-def _candidate(kind: str, text: str, other: str, dictionary: Dictionary, randomness: random.Random) -> str:
-    if kind in ("same document", "other document"):
-        return other
-    if kind == "shorten":
-        return shorten(text, randomness)
-    words = text.split()
-    changes: dict[str, Callable[[Sequence[str], random.Random], list[str]]] = {
-        "drop": drop,
-        "swap": swap,
-        "replace": dictionary.replace,
-    }
-    for step in randomness.sample(list(changes), 2) if kind == "mixed" else [kind]:
-        if step != "same":
-            words = changes[step](words, randomness)
-    return " ".join(words)
+def _changes(randomness: random.Random) -> list[str]:
+    kind = randomness.choices(list(KINDS), list(KINDS.values()))[0]
+    return randomness.sample(["replace", "drop", "swap"], 2) if kind == "mixed" else [kind]
+
+
+def _unchanged(words: Sequence[str], randomness: random.Random) -> list[str]:
+    return list(words)

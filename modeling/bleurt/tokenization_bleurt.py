@@ -32,6 +32,7 @@ class PairTokenizer:
         cls, sep, pad: the ids around the texts.
         max_length: of a pair; the longer of its texts is cut first, as in the original.
         save: writes the vocabulary into a folder.
+        name: for signatures.
 
     Example:
 
@@ -48,11 +49,13 @@ class PairTokenizer:
         pad: int,
         max_length: int = 512,
         save: Callable[[Path], Any] | None = None,
+        name: str = "function",
     ):
         self.encode = encode
         self.cls, self.sep, self.pad = cls, sep, pad
         self.max_length = max_length
         self._save = save
+        self.name = name
 
     @classmethod
     def from_pretrained(cls, folder: str | os.PathLike[str], revision: str | None = None) -> Self:
@@ -87,7 +90,13 @@ class PairTokenizer:
             return words(texts, add_special_tokens=False, verbose=False)["input_ids"] if texts else []
 
         return cls(
-            encode, words.cls_token_id, words.sep_token_id, words.pad_token_id, length, words.save_pretrained
+            encode,
+            words.cls_token_id,
+            words.sep_token_id,
+            words.pad_token_id,
+            length,
+            words.save_pretrained,
+            type(words).__name__ + ("-fast" if words.is_fast else ""),
         )
 
     @classmethod
@@ -104,6 +113,7 @@ class PairTokenizer:
             pad,
             length,
             lambda folder: shutil.copyfile(file, folder / SENTENCE_PIECES),
+            "sentencepiece",
         )
 
     def save_pretrained(self, folder: str | os.PathLike[str]) -> None:
@@ -112,9 +122,11 @@ class PairTokenizer:
             raise ValueError("this tokenizer was made of a function and has no vocabulary to save.")
         self._save(Path(folder))
 
-    def pair(self, reference: Sequence[int], candidate: Sequence[int]) -> PairIds:
+    def pair(
+        self, reference: Sequence[int], candidate: Sequence[int], max_length: int | None = None
+    ) -> PairIds:
         """Put two texts, given as the ids of their pieces, together."""
-        room = self.max_length - 3
+        room = min(max_length or self.max_length, self.max_length) - 3
         first, second = len(reference), len(candidate)
         truncated = first + second > room
         if truncated:  # the longer gives way until both are equally long

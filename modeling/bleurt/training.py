@@ -1,10 +1,11 @@
-"""Our small BLEURT, trained by the recipe of the original at the scale of a CPU, and measured.
+"""Our small BLEURT, trained by the recipe of the original at the scale of a CPU.
 
 Stage 1 learns what other metrics say about passages and their perturbed versions, stage 2 what people say about pairs of
 sentences; the summary judgements that metrics are compared on are never read. Both are ordinary runs that go on where
 they were stopped.
 
     summarily study bleurt --data FOLDER
+    summarily meta paraphrase stsb --metrics "rouge, bleurt(model=runs/study-bleurt/hub)"
 """
 
 from __future__ import annotations
@@ -246,6 +247,7 @@ def train_bleurt(
     if not run_stage(second, output / "ratings", model, rated, held_out, tokenizer):
         return None
     folder = output / "hub"
+    model.keep_score_alone()
     model.save_pretrained(folder, stored_dtype=torch.float16)
     return folder
 
@@ -263,11 +265,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="RECIPE:SECTION.KEY=VALUE",
         help="change a value of bleurt_signals or bleurt_ratings",
     )
-    parser.add_argument("--model", help="measure this model instead of training one")
 
 
 def run(options: argparse.Namespace) -> int:
-    """Train or go on, measure, and write `study.json` and `study.md`."""
+    """Train or go on."""
     from summarily.metrics.base import InputError
     from summarily.metrics.meta_evaluation.human import data_folder
 
@@ -280,8 +281,9 @@ def run(options: argparse.Namespace) -> int:
                 f"--set {entry}: expected bleurt_signals:... or bleurt_ratings:section.key=value."
             )
         overrides.setdefault(recipe, []).append(change)
-    model = options.model or train_bleurt(data, output, overrides)
-    if model is None:
+    folder = train_bleurt(data, output, overrides)
+    if folder is None:
+        print("stopped; run the same command to go on")
         return 1
-    print(model)
+    print(f"written to {folder}")
     return 0

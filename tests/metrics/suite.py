@@ -9,6 +9,7 @@ from typing import Any
 from summarily.metrics import Metric, load
 from summarily.sample import SYSTEMS, load_sample
 from tests.metrics.apes.tiny_reader import attentive
+from tests.metrics.bleurt.tiny_bleurt import tiny_bleurt
 from tests.metrics.tiny import checkpoint
 
 TOLERANCE = 1e-6
@@ -19,6 +20,7 @@ CASES: dict[str, dict[str, Any] | Callable[[], dict[str, Any]]] = {
     "bertscore": {},
     "bartscore": lambda: {"model": checkpoint("bart")},
     "moverscore": {},
+    "bleurt": lambda: {"model": tiny_bleurt()},
     "wms": {},
     "sms": {},
     "s_wms": {},

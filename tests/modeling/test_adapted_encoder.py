@@ -128,6 +128,10 @@ def test_merged_computes_the_same_and_stands_alone(model, batch, tmp_path):
     assert all(parameter.requires_grad for parameter in loaded.parameters())
 
 
+def test_the_encoders_tokenizer_is_found(model):
+    assert model.encoder_tokenizer().cls_token_id is not None
+
+
 def test_merging_leaves_the_adapted_model_alone(model, batch):
     before = copy.deepcopy(model.state_dict())
     merged = model.merged()

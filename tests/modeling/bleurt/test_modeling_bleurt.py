@@ -229,6 +229,16 @@ def test_labels_that_are_unknown_cost_nothing(model, pairs):
     torch.testing.assert_close(output.loss, expected)
 
 
+def test_the_score_stays_when_the_signals_go(model, pairs, tmp_path):
+    before = logits_of(model, pairs)
+    model.keep_score_alone()
+    assert model.config.outputs == 1
+    torch.testing.assert_close(logits_of(model, pairs), before[:, :1], rtol=0, atol=1e-6)
+    model.save_pretrained(tmp_path)
+    again = BleurtForScoring.from_pretrained(tmp_path).eval()
+    torch.testing.assert_close(logits_of(again, pairs), before[:, :1], rtol=0, atol=1e-6)
+
+
 def test_the_sides_of_a_pair_are_told_apart(model, pairs):
     with pytest.raises(ValueError, match="token_type_ids"):
         model(pairs["input_ids"])

@@ -1,0 +1,240 @@
+"""BLEURT: a model that has learnt from people's ratings reads the reference and the summary together."""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+
+from summarily.metrics import weights
+from summarily.metrics.base import Example, InputError, Metric, Values, make_examples, weighted_mean
+from summarily.metrics.encoding import TOKEN_BUDGET, default_device, load_pretrained
+from summarily.metrics.movers import one_of
+from summarily.modeling.bleurt.tokenization_bleurt import PairIds, PairTokenizer
+
+PAPER_MODEL = "Elron/bleurt-large-512"
+"""The large model of 512 tokens, which the thesis used."""
+LIGHT_MODEL = "bleurt-light"
+MULTI_REFERENCE = ("max", "mean")
+
+
+class Pair(NamedTuple):
+    """What the model reads, in this order."""
+
+    reference: str
+    prediction: str
+
+
+class PairModel:
+    """Scores of pairs: each distinct pair once, pairs of similar length together."""
+
+    def __init__(self, resolved: weights.Resolved, device: torch.device, dtype: str):
+        from summarily.modeling.bleurt.modeling_bleurt import BleurtForScoring
+
+        model = load_pretrained(BleurtForScoring, resolved, dtype=getattr(torch, dtype))
+        # Folded in once, adapters cost nothing any more.
+        self.model = (model.merged() if model.config.adapter_rank else model).to(device).eval()
+        self.device = device
+        self.tokenizer = PairTokenizer.from_pretrained(resolved.path_or_id, resolved.revision)
+
+    def encode(self, pairs: Sequence[Pair], max_length: int | None) -> dict[Pair, PairIds]:
+        texts = list(dict.fromkeys(text for pair in pairs for text in pair))
+        pieces = dict(zip(texts, self.tokenizer.encode(texts), strict=True))
+        room = self.tokenizer.max_length if max_length is None else max_length
+        return {
+            pair: self.tokenizer.pair(pieces[pair.reference], pieces[pair.prediction], room)
+            for pair in dict.fromkeys(pairs)
+        }
+
+    @torch.inference_mode()
+    def score(self, encoded: dict[Pair, PairIds], token_budget: int) -> dict[Pair, float]:
+        """The score of each pair."""
+        found: dict[Pair, float] = {}
+        for batch in _batches(encoded, token_budget):
+            inputs = self.tokenizer.pad_pairs([encoded[pair] for pair in batch])
+            logits = self.model(**{name: tensor.to(self.device) for name, tensor in inputs.items()}).logits
+            found.update(zip(batch, logits[:, 0].double().tolist(), strict=True))
+        return found
+
+
+def _batches(encoded: dict[Pair, PairIds], token_budget: int) -> Iterator[list[Pair]]:
+    """Longest first, so that the first pair of a batch sets its width."""
+    order = sorted(encoded, key=lambda pair: len(encoded[pair].input_ids), reverse=True)
+    start = 0
+    while start < len(order):
+        rows = max(1, token_budget // len(encoded[order[start]].input_ids))
+        yield order[start : start + rows]
+        start += rows
+
+
+_models: dict[tuple[Any, ...], PairModel] = {}
+_lock = threading.Lock()
+
+
+def pair_model(resolved: weights.Resolved, device: str | None, dtype: str) -> PairModel:
+    """The one model of a configuration in this process."""
+    chosen = torch.device(device) if device is not None else default_device()
+    key = (resolved, str(chosen), dtype)
+    with _lock:
+        if key not in _models:
+            _models[key] = PairModel(resolved, chosen, dtype)
+        return _models[key]
+
+
+class Bleurt(Metric):
+    """BLEURT (Sellam et al. 2020): `y = W v + b` of an encoder that reads reference and summary together.
+
+    The only one of our metrics that was trained to score: see the card for what it was trained on.
+
+    Args:
+        preset: "light" (our own, adapters on MiniLM) or "paper" (BERT-large of the Hub, as the thesis).
+        model: a folder or a Hub id of any model that `BleurtForScoring.from_pretrained` reads: ours, or one of
+            the PyTorch ports (`Elron/bleurt-*`, `lucadiliello/BLEURT-20*`, `lucadiliello/bleurt-*`).
+        revision: of a Hub model.
+        multi_reference: "max" over the references, or "mean".
+        max_references: how many references are read, the first ones; by default all. Every reference is a pass
+            through the model of its own.
+        max_length: tokens kept of a pair; by default the model's limit. The longer text is cut first.
+        device, dtype, token_budget: see `encoding.encoder`.
+
+    Empty texts are scored by the model like any other, and counted.
+
+    Example:
+        >>> scores = Bleurt().compute(["Snow fell in Oslo.", "Stocks fell."], ["Oslo had snow.", "Oslo had snow."])
+        >>> better, worse = scores.per_example["bleurt"]
+        >>> better > worse
+        True
+    """
+
+    name = "bleurt"
+    summary = "a model trained on people's ratings of similarity reads reference and summary together"
+    needs = "MiniLM (offline extra); the adapters come with the package"
+    citation = """@inproceedings{sellam-etal-2020-bleurt,
+    title = "{BLEURT}: Learning Robust Metrics for Text Generation",
+    author = "Sellam, Thibault and Das, Dipanjan and Parikh, Ankur",
+    booktitle = "Proceedings of the 58th Annual Meeting of the Association for Computational Linguistics",
+    year = "2020",
+    pages = "7881--7892",
+    url = "https://aclanthology.org/2020.acl-main.704",
+}"""
+
+    def __init__(
+        self,
+        preset: str = "light",
+        model: str | os.PathLike[str] | None = None,
+        revision: str | None = None,
+        multi_reference: str = "max",
+        max_references: int | None = None,
+        max_length: int | None = None,
+        device: str | None = None,
+        dtype: str = "float32",
+        token_budget: int | None = None,
+    ):
+        one_of("preset", preset, ("light", "paper"))
+        one_of("multi_reference", multi_reference, MULTI_REFERENCE)
+        one_of("dtype", dtype, ("float32", "bfloat16", "float16"))
+        if max_length is not None and max_length < 5:
+            raise InputError(f"max_length={max_length}; a pair needs at least 5 tokens.")
+        for option, value in (("token_budget", token_budget), ("max_references", max_references)):
+            if value is not None and value < 1:
+                raise InputError(f"{option}={value}; expected at least 1.")
+        self.preset = preset
+        self.named_model = model
+        self.revision = revision
+        self.multi_reference = multi_reference
+        self.max_references = max_references
+        self.max_length = max_length
+        self.device = device
+        self.dtype = dtype
+        self.token_budget = token_budget
+
+    @property
+    def model(self) -> str | os.PathLike[str]:
+        if self.named_model is not None:
+            return self.named_model
+        if self.preset == "paper":
+            return PAPER_MODEL
+        from summarily.hub_cards import folder
+
+        return folder(LIGHT_MODEL)
+
+    def check(self) -> None:
+        weights.check(self.model, self.revision)
+        config = Path(self.model).expanduser() / "config.json"
+        if config.is_file() and (encoder := json.loads(config.read_text()).get("encoder")):
+            weights.check(encoder)
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        return ("bleurt",)
+
+    @property
+    def loaded(self) -> PairModel:
+        return pair_model(weights.resolve(self.model, self.revision), self.device, self.dtype)
+
+    def signature_fields(self, statistics: Any) -> dict[str, Any]:
+        loaded = self.loaded
+        return {
+            "model": weights.resolve(self.model, self.revision).identity,
+            "tokenizer": loaded.tokenizer.name,
+            "refs": self.multi_reference,
+            "max_references": self.max_references,
+            "truncation": self.max_length or loaded.tokenizer.max_length,
+            "dtype": None if self.dtype == "float32" else self.dtype,
+        }
+
+    def score_examples(self, examples: Sequence[Example], statistics: Any) -> Values:
+        examples = [self._first_references(example) for example in examples]
+        pairs = [Pair(reference, e.prediction) for e in examples for reference in e.references]
+        encoded = self.loaded.encode(pairs, self.max_length)
+        found = self._scores(encoded)
+        scores = [
+            self._aggregate([found[Pair(text, e.prediction)] for text in e.references]) for e in examples
+        ]
+        counts = {
+            "truncated": sum(encoded[pair].truncated for pair in pairs),
+            "empty_predictions": sum(not e.prediction.strip() for e in examples),
+            "empty_references": sum(not text.strip() for e in examples for text in e.references),
+        }
+        return Values({"bleurt": scores}, counts, sum(len(ids.input_ids) for ids in encoded.values()))
+
+    def _scores(self, encoded: dict[Pair, PairIds]) -> dict[Pair, float]:
+        loaded = self.loaded
+        budget = self.token_budget or TOKEN_BUDGET.get(loaded.device.type, 2048)
+        return loaded.score(encoded, budget)
+
+    def _first_references(self, example: Example) -> Example:
+        return replace(example, references=example.references[: self.max_references])
+
+    def _aggregate(self, scores: Sequence[float]) -> float:
+        return max(scores) if self.multi_reference == "max" else weighted_mean(scores)
+
+    def explain(
+        self, prediction: str, references: Any, source: str | None = None, statistics: Any = None
+    ) -> dict[str, Any]:
+        """How much each word of the summary adds to the score, by leaving it out.
+
+        Returns:
+            "bleurt" and, for each reference, "bleurt" and "words", each with what it "adds".
+        """
+        example = self._first_references(make_examples([prediction], [references])[0])
+        words = example.prediction.split()
+        without = [" ".join(words[:place] + words[place + 1 :]) for place in range(len(words))]
+        pairs = [Pair(r, text) for r in example.references for text in (example.prediction, *without)]
+        found = self._scores(self.loaded.encode(pairs, self.max_length))
+        against = []
+        for reference in example.references:
+            score = found[Pair(reference, example.prediction)]
+            adds = [
+                {"word": word, "adds": score - found[Pair(reference, text)]}
+                for word, text in zip(words, without, strict=True)
+            ]
+            against.append({"bleurt": score, "words": adds})
+        score = self._aggregate([one["bleurt"] for one in against])
+        return {"metric": self.name, "bleurt": score, "prediction": prediction, "references": against}

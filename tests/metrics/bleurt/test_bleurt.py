@@ -1,0 +1,184 @@
+"""BLEURT as a metric: the model's own scores, batches by length, references, cuts and explanations."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from summarily.metrics import load
+from summarily.metrics.base import InputError, MissingRequirement
+from summarily.metrics.bleurt.scorer import PAPER_MODEL, Bleurt, Pair, PairModel
+from summarily.modeling.bleurt.modeling_bleurt import BleurtForScoring
+from summarily.modeling.bleurt.tokenization_bleurt import PairTokenizer
+from tests.metrics.bleurt.tiny_bleurt import tiny_bleurt
+from tests.metrics.tiny import checkpoint, texts
+
+PREDICTIONS = texts()[:24]
+REFERENCES = [*texts()[5:24], *texts()[:5]]
+
+
+def plain_scores(folder: str, references: list[str], predictions: list[str]) -> list[float]:
+    """One pair at a time, by the model and its tokenizer alone."""
+    model = BleurtForScoring.from_pretrained(folder).eval()
+    tokenizer = PairTokenizer.from_pretrained(folder)
+    with torch.no_grad():
+        return [
+            float(model(**tokenizer([reference], [prediction])).logits[0, 0])
+            for reference, prediction in zip(references, predictions, strict=True)
+        ]
+
+
+@pytest.mark.parametrize("whole", [True, False], ids=["whole", "what differs"])
+def test_scores_are_the_models_own(whole):
+    folder = tiny_bleurt(whole)
+    scores = load("bleurt", model=folder).compute(PREDICTIONS, REFERENCES).per_example["bleurt"]
+    assert scores == pytest.approx(plain_scores(folder, REFERENCES, PREDICTIONS), abs=5e-6)
+    assert len({round(score, 4) for score in scores}) > 10
+
+
+@pytest.mark.parametrize("budget", [1, 100, 100_000])
+def test_batches_do_not_move_a_score(budget):
+    whole = load("bleurt", model=tiny_bleurt()).compute(PREDICTIONS, REFERENCES).per_example["bleurt"]
+    cut = load("bleurt", model=tiny_bleurt(), token_budget=budget).compute(PREDICTIONS, REFERENCES)
+    assert cut.per_example["bleurt"] == pytest.approx(whole, abs=1e-6)
+
+
+def test_equal_pairs_are_read_once_and_long_ones_together(monkeypatch):
+    seen: list[torch.Size] = []
+    original = BleurtForScoring.forward
+
+    def forward(self, input_ids, **inputs):
+        seen.append(input_ids.shape)
+        return original(self, input_ids, **inputs)
+
+    monkeypatch.setattr(BleurtForScoring, "forward", forward)
+    metric = load("bleurt", model=tiny_bleurt(), token_budget=120)
+    metric.compute(PREDICTIONS * 3, REFERENCES * 3)
+    assert sum(shape[0] for shape in seen) == len(set(zip(PREDICTIONS, REFERENCES, strict=True)))
+    widths = [shape[1] for shape in seen]
+    assert widths == sorted(widths, reverse=True)
+    assert all(rows * width <= 120 or rows == 1 for rows, width in seen)
+
+
+def test_the_best_reference_counts_or_the_mean():
+    references = ["Snow fell in Oslo.", "Stocks fell.", "a"]
+    folder = tiny_bleurt()
+    single = plain_scores(folder, references, ["Snow fell."] * 3)
+    assert load("bleurt", model=folder).compute(["Snow fell."], [references]).mean["bleurt"] == pytest.approx(
+        max(single), abs=5e-6
+    )
+    mean = load("bleurt", model=folder, multi_reference="mean").compute(["Snow fell."], [references])
+    assert mean.mean["bleurt"] == pytest.approx(sum(single) / 3, abs=5e-6)
+
+
+def test_only_as_many_references_are_read_as_asked_for():
+    metric = load("bleurt", model=tiny_bleurt(), max_references=1)
+    one = metric.compute(["Snow fell."], ["Stocks fell."]).mean["bleurt"]
+    score = metric.compute(["Snow fell."], [["Stocks fell.", "Snow fell.", ""]])
+    assert score.mean["bleurt"] == pytest.approx(one, abs=1e-6)
+    assert score.counts["empty_references"] == 0
+    assert "max_references:1" in str(score.signature)
+    assert len(score.explain(0)["references"]) == 1
+
+
+def test_reference_and_prediction_are_not_exchangeable():
+    metric = load("bleurt", model=tiny_bleurt())
+    there = metric.compute(["Snow fell in Oslo."], ["Stocks fell."]).mean["bleurt"]
+    back = metric.compute(["Stocks fell."], ["Snow fell in Oslo."]).mean["bleurt"]
+    assert there != pytest.approx(back, abs=1e-5)
+
+
+def test_cut_and_empty_texts_are_counted():
+    metric = load("bleurt", model=tiny_bleurt())
+    long = "snow fell in oslo " * 40
+    score = metric.compute([long, "", "Snow."], [long, "Snow.", ["", "Snow."]])
+    assert score.counts == {"truncated": 1, "empty_predictions": 1, "empty_references": 1}
+    assert all(value == value for value in score.per_example["bleurt"])
+    short = load("bleurt", model=tiny_bleurt(), max_length=9).compute([long], [long])
+    assert short.counts["truncated"] == 1 and short.cost.get("tokens", 9) == 9
+
+
+def test_the_signature_names_what_changes_the_numbers():
+    texts = [
+        str(load("bleurt", model=tiny_bleurt(), **options).compute(["a"], ["a"]).signature)
+        for options in ({}, {"max_length": 9}, {"multi_reference": "mean"}, {"dtype": "bfloat16"})
+    ]
+    assert len(set(texts)) == 4
+    other = str(load("bleurt", model=tiny_bleurt(pooling="first")).compute(["a"], ["a"]).signature)
+    assert other not in texts
+    assert "refs:max" in texts[0] and "truncation:64" in texts[0]
+
+
+def test_an_explanation_says_what_each_word_adds():
+    metric = load("bleurt", model=tiny_bleurt())
+    score = metric.compute(["Snow fell in Oslo."], [["Snow fell.", "Stocks fell."]])
+    explained = score.explain(0)
+    assert explained["bleurt"] == pytest.approx(score.mean["bleurt"], abs=1e-6)
+    first = explained["references"][0]
+    assert [entry["word"] for entry in first["words"]] == ["Snow", "fell", "in", "Oslo."]
+    without = metric.compute(["Snow fell Oslo."], ["Snow fell."]).mean["bleurt"]
+    assert first["words"][2]["adds"] == pytest.approx(first["bleurt"] - without, abs=1e-6)
+
+
+def test_a_port_is_scored_too():
+    """A BERT classifier with one output, under its own names, is one of the published ports."""
+    from transformers import AutoTokenizer, BertForSequenceClassification
+
+    folder = checkpoint("bert") + "-port"
+    torch.manual_seed(0)
+    model = BertForSequenceClassification.from_pretrained(checkpoint("bert"), num_labels=1).eval()
+    model.save_pretrained(folder)
+    tokenizer = AutoTokenizer.from_pretrained(checkpoint("bert"))
+    tokenizer.save_pretrained(folder)
+    inputs = tokenizer(
+        REFERENCES[0], PREDICTIONS[0], truncation=True, return_token_type_ids=True, return_tensors="pt"
+    )
+    with torch.no_grad():
+        expected = float(model(**inputs).logits)
+    score = load("bleurt", model=folder).compute(PREDICTIONS[:1], REFERENCES[:1])
+    assert score.mean["bleurt"] == pytest.approx(expected, abs=1e-5)
+
+
+def test_adapters_are_folded_in_for_scoring():
+    from summarily.metrics import weights
+    from summarily.modeling.adapted_encoder import AdaptedLinear
+
+    model = PairModel(weights.resolve(tiny_bleurt(whole=False)), torch.device("cpu"), "float32")
+    assert not any(isinstance(module, AdaptedLinear) for module in model.model.modules())
+    pair = Pair("Snow fell.", "Snow fell in Oslo.")
+    scores = model.score(model.encode([pair], None), 100)
+    assert scores[pair] == pytest.approx(
+        plain_scores(tiny_bleurt(whole=False), [pair.reference], [pair.prediction])[0], abs=5e-6
+    )
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"preset": "heavy"}, "preset"),
+        ({"multi_reference": "best"}, "multi_reference='best'"),
+        ({"dtype": "int8"}, "dtype='int8'"),
+        ({"max_length": 3}, "max_length=3"),
+        ({"token_budget": 0}, "token_budget=0"),
+        ({"max_references": 0}, "max_references=0"),
+    ],
+)
+def test_bad_options_are_named(options, message):
+    with pytest.raises(InputError, match=message):
+        Bleurt(**options)
+
+
+def test_the_paper_preset_is_the_thesis_model(monkeypatch):
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+    metric = load("bleurt", preset="paper")
+    assert metric.model == PAPER_MODEL == "Elron/bleurt-large-512"
+    with pytest.raises(MissingRequirement, match="Elron/bleurt-large-512"):
+        metric.check()
+
+
+def test_an_encoder_that_is_not_installed_is_named(tmp_path):
+    (tmp_path / "config.json").write_text(
+        '{"model_type": "summarily-bleurt", "encoder": "not here/at all/x"}'
+    )
+    with pytest.raises(MissingRequirement, match="not here/at all/x"):
+        load("bleurt", model=tmp_path).check()
