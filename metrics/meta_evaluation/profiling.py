@@ -6,6 +6,7 @@ import hashlib
 import multiprocessing
 import time
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from typing import Any
 
 from summarily.metrics.base import Example, Metric
@@ -57,9 +58,9 @@ def _threads() -> int:
 
 
 def _in_own_process(metric: Metric, examples: Sequence[Example]) -> dict[str, float]:
-    context = multiprocessing.get_context("spawn")
-    with context.Pool(1) as pool:
-        return pool.apply(_measure, (metric, list(examples)))
+    # A fresh interpreter: nothing is loaded yet, and memory is its own.
+    with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
+        return pool.submit(_measure, metric, list(examples)).result()
 
 
 def _measure(metric: Metric, examples: Sequence[Example]) -> dict[str, float]:

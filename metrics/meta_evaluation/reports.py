@@ -22,7 +22,7 @@ body{font:15px/1.5 system-ui,sans-serif;margin:2em auto;max-width:75em;padding:0
 table{border-collapse:collapse;margin:1em 0;font-variant-numeric:tabular-nums}
 caption{text-align:left;font-weight:600;padding:.3em 0}
 th,td{padding:.15em .7em;border-bottom:1px solid #ddd;text-align:left;vertical-align:top}
-td.n,th.n{text-align:right}
+td.n,th.n{text-align:right}td.n{white-space:nowrap}
 figure{margin:1em 0}svg{max-width:100%;height:auto}figcaption,.note{color:#555}
 pre{white-space:pre-wrap}.high{color:#0a6b2d;font-weight:700}.low{color:#a11;font-style:italic}
 """
