@@ -33,7 +33,8 @@ def write_hub_folder(
     test_rows: int,
 ) -> None:
     """Write everything `from_pretrained` and a reader need; the old folder stays until the new one is whole."""
-    text = model_card(recipe, result, corpus, type(model).__name__, test_rows)
+    copies = hasattr(tokenizer, "unknown_word")
+    text = model_card(recipe, result, corpus, type(model).__name__, test_rows, copies)
 
     def write(partial: Path) -> None:
         before = model.dtype
@@ -47,8 +48,11 @@ def write_hub_folder(
     write_folder(folder, write, marker=False)
 
 
-def model_card(recipe: Recipe, result: RunResult, corpus: Corpus, class_name: str, test_rows: int) -> str:
-    """The README.md of a trained model."""
+def model_card(
+    recipe: Recipe, result: RunResult, corpus: Corpus, class_name: str, test_rows: int, copies: bool = False
+) -> str:
+    """The README.md of a trained model; one that `copies` needs the unknown words of the source to be read."""
+    words = ", unknown_words=inputs.unknown_words" if copies else ""
     name = recipe.hub.name or recipe.model.name.rstrip("/").split("/")[-1]
     texts = [text.file for text in recipe.denoising.texts]
     data = _file_names(texts) if texts else data_name(recipe.data)
@@ -67,7 +71,7 @@ from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
 tokenizer = AutoTokenizer.from_pretrained("{name}")
 model = AutoModelForSeq2SeqLM.from_pretrained("{name}")
 inputs = tokenizer("A document to be summarized.", return_tensors="pt", truncation=True)
-print(tokenizer.decode(model.generate(**inputs)[0], skip_special_tokens=True))
+print(tokenizer.decode(model.generate(**inputs)[0], skip_special_tokens=True{words}))
 ```
 
 ## Data

@@ -1,0 +1,109 @@
+"""The study of APESO: its data, its table and its verdict."""
+
+from __future__ import annotations
+
+import gzip
+import json
+
+import pytest
+
+from summarily.metrics.apes.corpus import split_of
+from summarily.modeling.apeso import study
+
+
+def article(i: int) -> dict:
+    return {
+        "id": f"{i}",
+        "article": f"Story {i} is about town {i * 7}.",
+        "highlights": [f"Town {i} .", "End ."],
+    }
+
+
+def test_the_test_articles_are_those_that_no_reader_has_seen():
+    rows = list(study.pairs("cnndm_articles", map(article, range(400))))
+    for row in rows:
+        assert (row["split"] == "test") == (split_of(row["source"]) != "train")
+    share = sum(row["split"] == "validation" for row in rows) / sum(row["split"] != "test" for row in rows)
+    assert 0.03 < share < 0.12
+    assert rows[3]["target"] == "Town 3 . End ."
+
+
+def test_other_collections_only_train(tmp_path):
+    bbc = {"id": "b", "article": "A. B.", "extractive_summary": "B."}
+    reuters = {"id": 1, "body": "A. B.", "first_paragraph": "A."}
+    assert next(study.pairs("bbc_news_summary", [bbc]))["split"] == "train"
+    assert next(study.pairs("reuters_train", [reuters]))["target"] == "A."
+
+
+def test_pairs_are_written_once(tmp_path):
+    news = tmp_path / "source" / "news"
+    news.mkdir(parents=True)
+    contents = {
+        "cnndm_articles": [article(i) for i in range(5)],
+        "bbc_news_summary": [{"id": "b", "article": "A. B.", "extractive_summary": "B."}],
+        "reuters_train": [{"id": 1, "body": "A. B.", "first_paragraph": "A."}],
+    }
+    for name, rows in contents.items():
+        with gzip.open(news / f"{name}.jsonl.gz", "wt") as file:
+            file.writelines(json.dumps(row) + "\n" for row in rows)
+    study.prepare_pairs(tmp_path / "out", str(tmp_path / "source"))
+    sizes = {}
+    for name in (study.HIGHLIGHTS, study.ALL_NEWS):
+        with gzip.open(tmp_path / "out" / name, "rt") as file:
+            sizes[name] = len(file.readlines())
+    assert sizes == {study.HIGHLIGHTS: 5, study.ALL_NEWS: 7}
+    before = (tmp_path / "out" / study.ALL_NEWS).stat().st_mtime_ns
+    study.prepare_pairs(tmp_path / "out", None)  # needs no data now
+    assert (tmp_path / "out" / study.ALL_NEWS).stat().st_mtime_ns == before
+
+
+def results(low: float, high: float) -> dict:
+    row = {"rouge1": 0.3, "rouge2": 0.1, "rougeL": 0.2, "apes": 41.26, "apes_entities": 3, "words": 40}
+    row |= {"apes_salient_entities": 1.5, "apes_interval": [40.0, 43.0]}
+    test = {"difference": (low + high) / 2, "low": low, "high": high, "p_permutation": 0.0321}
+    keys = ("apes", "apes_salient_entities", "rouge1")
+    run = {"step": 9, "best_step": 8, "minutes": 1.0, "best_score": 4.5, "parameters": 1000}
+    return {
+        "examples": 20, "questions": 77, "signatures": ["apes|reader:x"],
+        "rows": dict.fromkeys(study.PAPER, row),
+        "tests": {name: dict.fromkeys(keys, test) for name in study.SYSTEMS if name != "baseline"},
+        "runs": dict.fromkeys(("copying", "highlights", "baseline", "apeso"), run),
+    }  # fmt: skip
+
+
+def test_the_document_has_our_numbers_and_the_papers():
+    text = study.document(results(1.0, 3.0))
+    assert "| APESO | 41.3 (40.0 to 43.0) | 30.0 | 10.0 | 20.0 | 40 | 46.1, 40.2, 17.7, 37 |" in text
+    assert "| source | 41.3 (40.0 to 43.0) |  |  |  | 40 | 61.1, -, -, - |" in text
+    assert "77 questions about 20 held-out articles" in text and "apes|reader:x" in text
+    assert "| APESO | +2.00 (+1.00 to +3.00) | 0.0321 |" in text
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "said"),
+    [(1, 3, "claim holds"), (-3, -1, "does not hold"), (-1, 1, "neither confirmed nor refuted")],
+)
+def test_the_verdict_follows_the_interval(low, high, said):
+    assert said in study.verdict(results(low, high))
+
+
+def test_vectors_start_the_words_that_have_one(tmp_path):
+    from summarily.modeling import PointerGeneratorConfig, PointerGeneratorForConditionalGeneration
+    from summarily.modeling.training.recipe import TokenizerSection
+    from summarily.modeling.training.tokenizers import train_tokenizer
+
+    (tmp_path / "toy.txt").write_text("cat 1 2 3\ndog -1 0 1\n")
+    tokenizer = train_tokenizer(["Cat dog unicorn"], TokenizerSection(kind="copy", min_frequency=1))
+    model = PointerGeneratorForConditionalGeneration(
+        PointerGeneratorConfig(vocab_size=len(tokenizer), embedding_size=3, hidden_size=4)
+    )
+    before = model.get_input_embeddings().weight.detach().clone()
+    assert study.load_vectors(model, tokenizer, str(tmp_path / "toy.txt")) == 2
+    after = model.get_input_embeddings().weight.detach()
+    ids = dict(
+        zip(
+            ("Cat", "dog", "unicorn"), tokenizer.convert_tokens_to_ids(["Cat", "dog", "unicorn"]), strict=True
+        )
+    )
+    assert (after[ids["unicorn"]] == before[ids["unicorn"]]).all() and (after[0] == 0).all()
+    assert after[ids["Cat"]][2] / after[ids["Cat"]][0] == pytest.approx(3.0)

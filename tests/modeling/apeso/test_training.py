@@ -1,0 +1,109 @@
+"""Models that copy in the training engine: extended ids, entity labels, unknown words in predictions, resuming."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import random
+import signal
+
+import datasets
+import pytest
+import torch
+from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
+
+from summarily.metrics.apes.recognition import Mention
+from summarily.modeling import ApesoForConditionalGeneration, PointerGeneratorTokenizer
+from summarily.modeling.training.checkpoints import Checkpoints, load_state
+from summarily.modeling.training.corpora import encode, load_corpus
+from summarily.modeling.training.objective import summary_loss
+from summarily.modeling.training.recipe import load_recipe
+from summarily.modeling.training.tokenizers import train_tokenizer
+from summarily.modeling.training.train import train
+
+SMALL = [
+    "model.name=summarily-apeso", "model.config={embedding_size = 8, hidden_size = 16, delta = 0.1}",
+    "data.entities=true", "data.max_source_tokens=20", "data.max_target_tokens=8", "batch.tokens=150",
+    "tokenizer.vocabulary_size=30", "training.max_steps=6", "training.evaluate_every=4", "training.checkpoint_every=2",
+    "training.tensorboard=false", "evaluation.test_examples=4", "generation.max_new_tokens=6",
+]  # fmt: skip
+
+
+class Names:
+    """A recogniser that takes every capitalised word for a person."""
+
+    def __call__(self, texts):
+        return [[Mention(word, "PERSON") for word in text.split() if word[0].isupper()] for text in texts]
+
+
+@pytest.fixture
+def data(tmp_path, monkeypatch):
+    """Invented stories about people whom no vocabulary knows."""
+    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "cache")
+    monkeypatch.setattr("summarily.metrics.apes.recognition.recogniser", lambda: Names())
+    generator = random.Random(0)
+    with gzip.open(tmp_path / "highlights.jsonl.gz", "wt") as file:
+        for i in range(60):
+            who, other = (f"{generator.choice('ABCDE')}{generator.choice('aeiou')}n{i}" for _ in range(2))
+            row = {
+                "id": f"{i}",
+                "source": f"on monday {who} met {other} in the old town and they spoke for {i % 5} hours",
+                "target": f"{who} met {other} in town",
+                "split": "train" if i < 44 else "validation" if i < 52 else "test",
+            }
+            file.write(json.dumps(row) + "\n")
+    return tmp_path
+
+
+def test_encoded_rows_have_extended_ids_unknown_words_and_entity_labels(data):
+    recipe = load_recipe("apeso_news", SMALL)
+    corpus = load_corpus(recipe.data, data)
+    tokenizer = train_tokenizer([row["source"] for row in corpus["train"]], recipe.tokenizer)
+    row = encode(corpus["test"], tokenizer, recipe.data)[0]
+    who, other = row["source"].split()[2], row["source"].split()[4]
+    assert row["unknown_words"][:2] == [who, other]
+    size = len(tokenizer)
+    assert row["input_ids"][2] == row["labels"][0] == size
+    assert row["input_ids"][4] == row["labels"][2] == size + 1
+    assert [i for i, label in enumerate(row["entity_labels"]) if label] == [2, 4]
+
+
+def weights(folder) -> dict[str, torch.Tensor]:
+    return load_state(Checkpoints(folder / "checkpoints").latest() / "state.pt")["model"]
+
+
+def test_a_run_that_was_stopped_ends_as_one_that_was_not(data):
+    recipe = load_recipe("apeso_news", SMALL)
+    whole = train(recipe, data / "whole", data=data)
+    calls = 0
+
+    def stopping(model, batch, training):
+        nonlocal calls
+        calls += 1
+        if calls == 4:
+            os.kill(os.getpid(), signal.SIGTERM)
+        return summary_loss(model, batch, training)
+
+    assert train(recipe, data / "stopped", data=data, batch_loss=stopping).status == "interrupted"
+    resumed = train(recipe, data / "stopped", data=data)
+    assert (whole.status, resumed.status) == ("finished", "finished")
+    assert whole.scores == resumed.scores
+    first, second = weights(data / "whole"), weights(data / "stopped")
+    assert all(torch.equal(first[name], second[name]) for name in first)
+    assert any(".entities." in name for name in first)
+
+
+def test_the_hub_folder_summarizes_with_copied_words(data):
+    train(load_recipe("apeso_news", SMALL), data / "run", data=data)
+    lines = (data / "run" / "predictions.jsonl").read_text().splitlines()
+    assert len(lines) == 4  # decoding ids beyond the vocabulary did not fail
+    hub = data / "run" / "hub"
+    model, tokenizer = AutoModelForSeq2SeqLM.from_pretrained(hub), AutoTokenizer.from_pretrained(hub)
+    assert type(model) is ApesoForConditionalGeneration and type(tokenizer) is PointerGeneratorTokenizer
+    model.copy_switch.bias.data.fill_(50.0)  # copy and nothing else
+    inputs = tokenizer("Zoltan Quux met", return_tensors="pt", add_special_tokens=False)
+    ids = model.generate(**inputs, max_new_tokens=3, min_new_tokens=3)
+    text = tokenizer.decode(ids[0], skip_special_tokens=True, unknown_words=inputs.unknown_words)
+    assert set(text.split()) <= {"Zoltan", "Quux", "met"} and len(text.split()) == 3
+    assert "unknown_words=inputs.unknown_words" in (hub / "README.md").read_text()
