@@ -135,12 +135,32 @@ def _plans(explanation: Mapping[str, Any]) -> str:
 
 def _references(explanation: Mapping[str, Any]) -> str:
     against = explanation["references"]
+    if all(isinstance(part, Mapping) and "words" in part for part in against):
+        return _words(against)
     if not all(isinstance(part, Mapping) and "flows" in part for part in against):
         return _listed(explanation)
     return "".join(
         _plan(part["flows"], "" if len(against) == 1 else f"reference {i + 1} of {len(against)}")
         for i, part in enumerate(against)
     )
+
+
+def _words(against: Sequence[Mapping[str, Any]]) -> str:
+    """What each word of the summary adds, against each reference."""
+    parts = [
+        note("Under each word stands what it adds to the score; the darker, the more. Words may also harm.")
+    ]
+    for i, part in enumerate(against):
+        most = max((word["adds"] for word in part["words"]), default=0.0)
+        words = [
+            (word["word"], f"{word['adds']:+.3f}", word["adds"] / most if most > 0 else 0.0)
+            for word in part["words"]
+        ]
+        title = "Words of the summary" + (
+            f", reference {i + 1} of {len(against)}" if len(against) > 1 else ""
+        )
+        parts.append(f"<h4>{title}</h4>{words_with_notes(words, title)}")
+    return "".join(parts)
 
 
 def _flows(explanation: Mapping[str, Any]) -> str:
@@ -218,6 +238,8 @@ def _records(title: str, records: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _cell(value: Any) -> str:
+    if value is None:
+        return "—"
     if isinstance(value, bool):
         return "✓ yes" if value else "✗ no"
     if isinstance(value, float):

@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from summarily.hub_cards import shipped
 from summarily.sample import load_sample
 from summarily.spaces import serving
 from summarily.spaces.summarize import writing
@@ -26,8 +25,8 @@ def build() -> Any:
         serving.heading(TITLE, LEAD)
         state = gr.State(time_to_live=serving.KEEP_SECONDS)
         model = gr.Dropdown(
-            shipped(),
-            value=shipped()[0],
+            writing.summarizers(),
+            value="headlines",
             allow_custom_value=True,
             label="Model",
             info="One that we ship, or the Hub id of any encoder-decoder, such as owner/name.",

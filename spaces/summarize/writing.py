@@ -16,7 +16,7 @@ from typing import Any
 import torch
 
 from summarily import Summarizer
-from summarily.hub_cards import shipped
+from summarily.hub_cards import folder, shipped
 from summarily.metrics.base import InputError
 from summarily.metrics.cost import Meter
 from summarily.modeling.generation.summary_beam_search import summary_beam_search
@@ -97,14 +97,30 @@ _loaded: OrderedDict[str, Summarizer] = OrderedDict()
 _lock = threading.Lock()
 
 
+def summarizers() -> list[str]:
+    """The shipped models that summarize; others score or answer questions.
+
+    Example:
+        >>> "headlines" in summarizers()
+        True
+    """
+    return [name for name in shipped() if _architecture(name).endswith("ForConditionalGeneration")]
+
+
+def _architecture(name: str) -> str:
+    config = json.loads(Path(folder(name), "config.json").read_text(encoding="utf-8"))
+    return (config.get("architectures") or [""])[0]
+
+
 def summarizer(name: str) -> Summarizer:
     """A shipped checkpoint or one from the Hub; the last few stay loaded."""
     name = (name or "").strip()
-    if name not in shipped():
+    ours = name in summarizers()
+    if not ours:
         _check_hub_id(name)
     with _lock:
         if name not in _loaded:
-            if name not in shipped():
+            if not ours:
                 _check_size(name)
             _loaded[name] = Summarizer(name)
         _loaded.move_to_end(name)
@@ -117,7 +133,7 @@ def _check_hub_id(name: str) -> None:
     # A folder of the server is nobody's business, whatever it is called.
     if not re.fullmatch(r"[\w.-]{1,96}/[\w.-]{1,96}", name) or ".." in name or Path(name).exists():
         raise InputError(
-            f"{name!r} is neither a shipped model ({', '.join(shipped())}) nor a Hub id such as owner/name."
+            f"{name!r} is neither a shipped model ({', '.join(summarizers())}) nor a Hub id such as owner/name."
         )
 
 

@@ -44,6 +44,10 @@ def test_attention_is_that_of_the_search():
     torch.testing.assert_close(steps[: len(shown), : shown.shape[1]], shown, atol=1e-4, rtol=1e-3)
 
 
+def test_only_models_that_summarize_are_offered():
+    assert "headlines" in writing.summarizers() and "bleurt-light" not in writing.summarizers()
+
+
 def test_pages_are_escaped_and_name_the_cost():
     written = write("headlines", "<script>alert(1)</script> said its board approved a split.", Settings())
     pages = writing.summary_html(written) + writing.attention_html(written, 0)
@@ -72,7 +76,7 @@ def apeso(monkeypatch):
     config = ApesoConfig(vocab_size=len(tokenizer), embedding_size=8, hidden_size=16)
     model = ApesoForConditionalGeneration(config)
     monkeypatch.setitem(writing._loaded, "tiny", Summarizer.of(model, tokenizer))
-    monkeypatch.setattr(writing, "shipped", lambda: ["tiny"])
+    monkeypatch.setattr(writing, "summarizers", lambda: ["tiny"])
     return "tiny"
 
 
