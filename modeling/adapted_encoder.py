@@ -166,7 +166,8 @@ class AdaptedEncoderModel(PreTrainedModel):
     def from_pretrained(cls, folder: Any, *arguments: Any, **options: Any) -> Any:
         """As in transformers; a checkpoint of what differs gets its encoder from where its config says."""
         wants_report = options.pop("output_loading_info", False)
-        model, report = super().from_pretrained(folder, *arguments, output_loading_info=True, **options)
+        loaded: Any = super().from_pretrained(folder, *arguments, output_loading_info=True, **options)
+        model, report = loaded
         if lost := sorted(key for key in report["missing_keys"] if _ADAPTER in key):
             raise ValueError(f"{folder} has no {lost[0]} (adapters missing: {len(lost)}).")
         if model.config.encoder is not None:

@@ -228,7 +228,7 @@ class Bleurt(Metric):
         without = [" ".join(words[:place] + words[place + 1 :]) for place in range(len(words))]
         pairs = [Pair(r, text) for r in example.references for text in (example.prediction, *without)]
         found = self._scores(self.loaded.encode(pairs, self.max_length))
-        against = []
+        against: list[dict[str, Any]] = []
         for reference in example.references:
             score = found[Pair(reference, example.prediction)]
             adds = [

@@ -182,3 +182,61 @@ def test_an_encoder_that_is_not_installed_is_named(tmp_path):
     )
     with pytest.raises(MissingRequirement, match="not here/at all/x"):
         load("bleurt", model=tmp_path).check()
+
+
+# --- the light preset -----------------------------------------------------------------------------------------
+
+# Invented: a reference, a paraphrase in other words, and a text that shares more words but says something else.
+PARAPHRASES = [
+    ("A man is playing a guitar.", "Someone plays the guitar.", "A man is playing football."),
+    (
+        "The company raised its dividend.",
+        "Shareholders get a higher payout.",
+        "The company raised its prices.",
+    ),
+    ("A child is sleeping on the sofa.", "A kid naps on a couch.", "A child is jumping on the sofa."),
+    (
+        "The ship sank in the storm.",
+        "The vessel went down in bad weather.",
+        "The ship arrived after the storm.",
+    ),
+]
+
+
+@pytest.fixture(scope="module")
+def light() -> Bleurt:
+    metric = load("bleurt")
+    try:
+        metric.check()
+    except MissingRequirement as error:
+        pytest.skip(str(error))
+    return metric
+
+
+def test_the_light_model_is_what_differs_from_minilm_and_small(light):
+    from pathlib import Path
+
+    assert sum(path.stat().st_size for path in Path(light.model).iterdir()) < 5 * 2**20
+    assert "bleurt-light@" in str(light.signature())
+
+
+def test_the_light_model_sees_through_half_of_what_always_misleads_rouge(light):
+    references, paraphrases, others = (list(column) for column in zip(*PARAPHRASES, strict=True))
+
+    def right(metric, key: str) -> list[bool]:
+        said = metric.compute(paraphrases + others, references * 2).per_example[key]
+        return [a > b for a, b in zip(said[: len(references)], said[len(references) :], strict=True)]
+
+    assert not any(right(load("rouge"), "rouge1"))
+    assert sum(right(light, "bleurt")) >= len(PARAPHRASES) / 2
+
+
+def test_the_light_model_ranks_the_systems_of_the_sample(light):
+    from summarily.sample import load_sample
+
+    rows = load_sample()[:12]
+    means = [
+        light.compute([row[system] for row in rows], [row["references"] for row in rows]).mean["bleurt"]
+        for system in ("good", "mediocre", "broken")
+    ]
+    assert means == sorted(means, reverse=True)
