@@ -174,11 +174,22 @@ def choose(page, label: str, option: str) -> None:
     page.get_by_role("option", name=option, exact=True).click()
 
 
-def take_picture(page, name: str, **options) -> None:
-    """Keep a screenshot where PICTURES says, for the README; otherwise do nothing."""
+def take_picture(page, name: str, first: str = "main", last: str = "main") -> None:
+    """Keep what stands from one element to another where PICTURES says, for the documents; otherwise do nothing."""
     folder = os.environ.get("PICTURES")
-    if folder:
-        page.screenshot(path=str(Path(folder) / f"{name}.png"), **options)
+    if not folder:
+        return
+    top, bottom = page.locator(first).first.bounding_box(), page.locator(last).first.bounding_box()
+    width = page.viewport_size["width"]
+    margin = 8 if width > 500 else 0
+    left = max(min(top["x"], bottom["x"]) - margin, 0)
+    clip = {
+        "x": left,
+        "y": max(top["y"] + page.evaluate("scrollY") - margin, 0),
+        "width": min(width - left, max(top["width"], bottom["width"]) + 2 * margin),
+        "height": bottom["y"] + bottom["height"] - top["y"] + 2 * margin,
+    }
+    page.screenshot(path=str(Path(folder) / f"{name}.png"), full_page=True, clip=clip)
 
 
 UNNAMED = """() => [...document.querySelectorAll('input, textarea, button, select, [role=slider], svg[role=img]')]

@@ -27,7 +27,7 @@ def test_it_draws_what_the_masks_say(page):
     mask = dense_mask("dilated", 64, block_length=8, gap=2, memory_blocks=2, memory_length=4)
     assert f"{int(mask.sum()):,} of 4,096 pairs" in panel(page, "dilated").inner_text()
     assert f"Position 30 sees {int(mask[29].sum())}:" in panel(page, "dilated").inner_text()
-    take_picture(page, "attention", full_page=True)
+    take_picture(page, "attention", "#results", "#results")
     check_page(page)
 
 
@@ -49,7 +49,7 @@ def test_an_example_and_a_text(page):
     page.get_by_text("Words of a text").click()
     page.get_by_text("35 positions in an encoder").wait_for()
     assert page.locator(".panel .running").count() == 9
-    take_picture(page, "attention_words", full_page=True)
+    take_picture(page, "attention_words")
 
 
 def test_nothing_and_too_much_are_answered_with_sentences(page):
@@ -65,4 +65,4 @@ def test_nothing_and_too_much_are_answered_with_sentences(page):
 def test_it_fits_a_phone(phone):
     ready(phone)
     check_phone(phone)
-    take_picture(phone, "attention_phone", full_page=True)
+    take_picture(phone, "attention_phone")

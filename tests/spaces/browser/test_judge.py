@@ -49,13 +49,13 @@ def test_three_judgements_are_counted_tested_and_readable(page, file, tmp_path):
         for question in QUESTIONS:
             page.locator(f"#choose-{question}").get_by_label(choice, exact=True).check()
         if turn == 0:
-            take_picture(page, "judge", full_page=True)
+            take_picture(page, "judge", "#progress", "#save")
             check_page(page)
         page.locator("#save").click()
     page.get_by_text("All 3 documents are judged").wait_for()
     row = page.locator("#results tr", has_text="overall").locator("td").all_inner_texts()
     assert row == ["3", "0", "0", f"{sign_test(3, 0):.4f}"]
-    take_picture(page, "judge_outcome", full_page=True)
+    take_picture(page, "judge_outcome")
 
     path = tmp_path / "judgements.csv"
     path.write_text(download(page, "#download-csv"), encoding="utf-8")
@@ -115,4 +115,4 @@ def test_it_fits_a_phone(phone, file):
     phone.locator("#start").click()
     phone.get_by_text("Document 1 of 3").wait_for()
     check_phone(phone)
-    take_picture(phone, "judge_phone", full_page=True)
+    take_picture(phone, "judge_phone")

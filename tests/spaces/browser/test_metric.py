@@ -29,7 +29,7 @@ def test_an_example_shows_the_numbers_of_score(page):
     assert shown == {key: f"{value:.4f}" for key, value in expected.mean.items()}
     assert str(expected.signature) in page.locator("#results code").inner_text()
     assert page.locator("#results .chip").count() > 20
-    take_picture(page, "bertscore", full_page=True)
+    take_picture(page, "bertscore")
     check_page(page)
 
 

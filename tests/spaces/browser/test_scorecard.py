@@ -59,7 +59,7 @@ def test_an_example_shows_the_numbers_of_score(page):
                 if not key.endswith(("_precision", "_recall")):
                     assert shown[key][place].split()[0] == f"{mean:.4f}"
     assert {"rouge1", "bertscore", "wms", "sms"} <= set(shown)
-    take_picture(page, "scorecard", clip={"x": 50, "y": 0, "width": 1100, "height": 900})
+    take_picture(page, "scorecard_input")
     check_page(page)
 
 
@@ -74,7 +74,7 @@ def test_every_metric_explains_itself(page):
     choose(page, "Metric", "wms")
     why.locator("svg path title").first.wait_for(state="attached")
     assert why.locator("h3").inner_text().startswith("wms of System A")
-    take_picture(page, "transport", full_page=True)
+    take_picture(page, "transport", "#explanation", "#explanation")
     choose(page, "Metric", "sms")
     why.locator("li", has_text="summary sentence 1").wait_for()
     choose(page, "System", "System B")
@@ -97,7 +97,6 @@ def test_an_upload_gives_intervals_and_downloads(page, file):
         low, high, _ = found.interval["bertscore"]
         assert f"{float(found):.4f}" in shown["bertscore"][place]
         assert f"[{low:.4f}, {high:.4f}]" in shown["bertscore"][place]
-    take_picture(page, "scorecard_upload", full_page=True)
     values = list(csv.DictReader(io.StringIO(download(page, "#download-csv"))))
     assert [float(row["sms"]) for row in values if row["system"] == "good"] == pytest.approx(
         expected.cards["good"]["sms"].per_example["sms"], abs=1e-6
@@ -162,4 +161,15 @@ def test_it_fits_a_phone(phone):
     phone.wait_for_function("() => document.querySelectorAll('textarea')[4].value.length > 20")
     score(phone, "#score")
     check_phone(phone)
-    take_picture(phone, "scorecard_phone", full_page=True)
+    take_picture(phone, "scorecard_phone")
+
+
+def test_the_example_file_shows_everything(page):
+    page.get_by_role("tab", name="Upload many").click()
+    page.get_by_text("36 articles, three systems").click()
+    page.get_by_text("sample").first.wait_for()
+    score(page, "#score-file")
+    assert "36 documents" in page.locator("#results").inner_text()
+    choose(page, "Metric", "wms")
+    page.locator("#explanation svg").wait_for()
+    take_picture(page, "scorecard", "#results", "#explanation")

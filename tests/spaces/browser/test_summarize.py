@@ -34,7 +34,7 @@ def test_an_example_gives_the_summary_of_summarizer(page):
     assert saved["summary"] == expected and len(saved["beams"]) == 4
     assert "tokens a second" in page.locator("#results").inner_text()
     assert page.locator("#attention rect.heat").count() > 5
-    take_picture(page, "summarize", full_page=True)
+    take_picture(page, "summarize", "#results", "#attention")
     check_page(page)
 
 
@@ -80,4 +80,4 @@ def test_it_fits_a_phone(phone):
     use_example(phone)
     summarize(phone)
     check_phone(phone)
-    take_picture(phone, "summarize_phone", full_page=True)
+    take_picture(phone, "summarize_phone")
