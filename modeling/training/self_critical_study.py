@@ -50,7 +50,7 @@ PAPER = {
 # --- runs -------------------------------------------------------------------------------------------------
 
 RECIPE = "self_critical_news"
-STEPS = {"copying": 1000, START: 400}
+STEPS = {"copying": 800, START: 300}
 
 
 def train(
@@ -369,7 +369,7 @@ def _time_table(study: Mapping[str, Any]) -> list[str]:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--steps", type=int, default=160, help="of every run (default: %(default)s)")
+    parser.add_argument("--steps", type=int, default=120, help="of every run (default: %(default)s)")
     parser.add_argument(
         "--rate", type=float, default=5e-4, help="learning rate of every run (default: %(default)s)"
     )
