@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -91,7 +92,8 @@ def sweep_table(scored: Scored, level: str = "input", resamples: int = 1000) -> 
         ]
         for column in columns
     ]
-    best = int(np.nanargmax([values[0] for values in found]))
+    defined = [i for i, values in enumerate(found) if not math.isnan(values[0])]
+    best = max(defined, key=lambda i: found[i][0], default=None)
     rows = [
         [
             label + (" *" if i == best else ""),

@@ -8,7 +8,14 @@ import pytest
 
 from summarily.metrics import load
 from summarily.metrics.base import Example, InputError, Score, Signature, make_examples
-from summarily.metrics.meta_evaluation import benchmark, corruption, paraphrase, profiling, sweep
+from summarily.metrics.meta_evaluation import (
+    benchmark,
+    corruption,
+    everything,
+    paraphrase,
+    profiling,
+    sweep,
+)
 from summarily.metrics.meta_evaluation.agreement import analyse, remarks, score_judgements, tied_pairs
 from summarily.metrics.meta_evaluation.correlation import correlate
 from summarily.metrics.meta_evaluation.disagreement import Reading, disagreements, places
@@ -573,3 +580,28 @@ def test_our_numbers_stand_next_to_the_thesis():
         "97.8",
     ]
     assert tables["Table 7.1"].rows[1] == ["rouge", "0.5", "0.00", "12", "-"]
+
+
+def test_every_study_runs_on_a_folder_of_the_published_sets(folder):
+    kept = []
+    plan = everything.Plan(
+        ROUGE, ScoreStore(), {**everything.LIMITS, "profile": 2}, sweep_models=[tiny.checkpoint("bert")],
+        keep=lambda kind, name, result: kept.append((kind, name)),
+    )  # fmt: skip
+    results = everything.run_on_folder(folder, plan)
+    assert kept == [
+        ("human", "chaganty_dev"),
+        ("sweep", "bertscore.chaganty_dev"),
+        ("profile", "chaganty_dev"),
+        ("human", "summeval"),
+        ("human", "realsumm"),
+        ("paraphrase", "quora_dev"),
+        ("benchmark", "xsum_outputs"),
+        ("corruption", "cnndm_simcls_outputs"),
+    ]
+    assert list(results["human"]["chaganty_dev"].columns) == ["rouge1", "rouge2", "rougeL", "rougeLsum"]
+    assert results["benchmark"]["xsum_outputs"]["metrics"]["rouge1"]["systems"]["lead"]["mean"] == 1
+    titles = [section.title for section in everything.sections(results)]
+    assert "Encoders: bertscore on chaganty_dev" in titles and titles[-1] == "Signatures"
+    with pytest.raises(InputError, match="none of the sets"):
+        everything.run_on_folder(folder / "news", plan)
