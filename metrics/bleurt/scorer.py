@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import functools
+import itertools
 import json
+import math
 import os
 import threading
 from collections.abc import Iterator, Sequence
@@ -12,6 +15,7 @@ from typing import Any, NamedTuple
 
 import torch
 
+from summarily.metrics import text as text_rules
 from summarily.metrics import weights
 from summarily.metrics.base import Example, InputError, Metric, Values, make_examples, weighted_mean
 from summarily.metrics.encoding import TOKEN_BUDGET, default_device, load_pretrained
@@ -22,6 +26,7 @@ PAPER_MODEL = "Elron/bleurt-large-512"
 """The large model of 512 tokens, which the thesis used."""
 LIGHT_MODEL = "bleurt-light"
 MULTI_REFERENCE = ("max", "mean")
+UNITS = ("text", "sentence")
 
 
 class Pair(NamedTuple):
@@ -100,6 +105,9 @@ class Bleurt(Metric):
         multi_reference: "max" over the references, or "mean".
         max_references: how many references are read, the first ones; by default all. Every reference is a pass
             through the model of its own.
+        unit: "text" as published, or "sentence": each sentence of the summary counts with the sentence of the
+            reference that suits it best, each of the reference with that of the summary, and the score is the mean
+            of both means. For models that have learnt from single sentences, as the light one has.
         max_length: tokens kept of a pair; by default the model's limit. The longer text is cut first.
         device, dtype, token_budget: see `encoding.encoder`.
 
@@ -131,6 +139,7 @@ class Bleurt(Metric):
         revision: str | None = None,
         multi_reference: str = "max",
         max_references: int | None = None,
+        unit: str = "text",
         max_length: int | None = None,
         device: str | None = None,
         dtype: str = "float32",
@@ -138,6 +147,7 @@ class Bleurt(Metric):
     ):
         one_of("preset", preset, ("light", "paper"))
         one_of("multi_reference", multi_reference, MULTI_REFERENCE)
+        one_of("unit", unit, UNITS)
         one_of("dtype", dtype, ("float32", "bfloat16", "float16"))
         if max_length is not None and max_length < 5:
             raise InputError(f"max_length={max_length}; a pair needs at least 5 tokens.")
@@ -149,6 +159,7 @@ class Bleurt(Metric):
         self.revision = revision
         self.multi_reference = multi_reference
         self.max_references = max_references
+        self.unit = unit
         self.max_length = max_length
         self.device = device
         self.dtype = dtype
@@ -185,6 +196,7 @@ class Bleurt(Metric):
             "tokenizer": loaded.tokenizer.name,
             "refs": self.multi_reference,
             "max_references": self.max_references,
+            "unit": None if self.unit == "text" else self.unit,
             "truncation": self.max_length or loaded.tokenizer.max_length,
             "dtype": None if self.dtype == "float32" else self.dtype,
         }
@@ -192,22 +204,33 @@ class Bleurt(Metric):
     def score_examples(self, examples: Sequence[Example], statistics: Any) -> Values:
         examples = [self._first_references(example) for example in examples]
         pairs = [Pair(reference, e.prediction) for e in examples for reference in e.references]
-        encoded = self.loaded.encode(pairs, self.max_length)
-        found = self._scores(encoded)
+        found, encoded = self._score_pairs(pairs)
         scores = [
             self._aggregate([found[Pair(text, e.prediction)] for text in e.references]) for e in examples
         ]
+        cut = {pair for pair in found if any(encoded[part].truncated for part in self._parts(pair))}
         counts = {
-            "truncated": sum(encoded[pair].truncated for pair in pairs),
+            "truncated": sum(pair in cut for pair in pairs),
             "empty_predictions": sum(not e.prediction.strip() for e in examples),
             "empty_references": sum(not text.strip() for e in examples for text in e.references),
         }
         return Values({"bleurt": scores}, counts, sum(len(ids.input_ids) for ids in encoded.values()))
 
-    def _scores(self, encoded: dict[Pair, PairIds]) -> dict[Pair, float]:
+    def _score_pairs(self, pairs: Sequence[Pair]) -> tuple[dict[Pair, float], dict[Pair, PairIds]]:
+        """The score of each distinct pair of texts, and what the model has read for it."""
+        parts = {pair: self._parts(pair) for pair in dict.fromkeys(pairs)}
         loaded = self.loaded
-        budget = self.token_budget or TOKEN_BUDGET.get(loaded.device.type, 2048)
-        return loaded.score(encoded, budget)
+        encoded = loaded.encode([part for own in parts.values() for part in own], self.max_length)
+        found = loaded.score(encoded, self.token_budget or TOKEN_BUDGET.get(loaded.device.type, 2048))
+        return {
+            pair: best_matches([(*part, found[part]) for part in own]) for pair, own in parts.items()
+        }, encoded
+
+    def _parts(self, pair: Pair) -> list[Pair]:
+        """The pairs that the model reads: the texts themselves, or every two of their sentences."""
+        if self.unit == "text":
+            return [pair]
+        return [Pair(*two) for two in itertools.product(*(_sentences(text) for text in pair))]
 
     def _first_references(self, example: Example) -> Example:
         return replace(example, references=example.references[: self.max_references])
@@ -227,7 +250,7 @@ class Bleurt(Metric):
         words = example.prediction.split()
         without = [" ".join(words[:place] + words[place + 1 :]) for place in range(len(words))]
         pairs = [Pair(r, text) for r in example.references for text in (example.prediction, *without)]
-        found = self._scores(self.loaded.encode(pairs, self.max_length))
+        found, _ = self._score_pairs(pairs)
         against: list[dict[str, Any]] = []
         for reference in example.references:
             score = found[Pair(reference, example.prediction)]
@@ -238,3 +261,22 @@ class Bleurt(Metric):
             against.append({"bleurt": score, "words": adds})
         score = self._aggregate([one["bleurt"] for one in against])
         return {"metric": self.name, "bleurt": score, "prediction": prediction, "references": against}
+
+
+def best_matches(scored: Sequence[tuple[str, str, float]]) -> float:
+    """The mean of the best scores of the sentences of each side, averaged over both sides.
+
+    Example:
+        >>> best_matches([("a", "x", 0.9), ("a", "y", 0.1), ("b", "x", 0.2), ("b", "y", 0.3)])  # (.9+.3 + .9+.3) / 4
+        0.6
+    """
+    sides: list[dict[str, float]] = [{}, {}]
+    for *texts, score in scored:
+        for best, text in zip(sides, texts, strict=True):
+            best[str(text)] = max(best.get(str(text), -math.inf), score)
+    return weighted_mean([weighted_mean(list(best.values())) for best in sides])
+
+
+@functools.lru_cache(maxsize=4096)
+def _sentences(text: str) -> tuple[str, ...]:
+    return tuple(text_rules.sentences(text)) or (text,)

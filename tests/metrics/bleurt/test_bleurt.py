@@ -71,6 +71,23 @@ def test_the_best_reference_counts_or_the_mean():
     assert mean.mean["bleurt"] == pytest.approx(sum(single) / 3, abs=5e-6)
 
 
+def test_sentences_count_with_their_best_matches():
+    metric = load("bleurt", model=tiny_bleurt(), unit="sentence")
+    prediction, reference = "Snow fell. Trains stood still.", "It snowed in Oslo. Nobody left. Snow fell."
+    ours, theirs = ["Snow fell.", "Trains stood still."], ["It snowed in Oslo.", "Nobody left.", "Snow fell."]
+    plain = plain_scores(tiny_bleurt(), [r for r in theirs for _ in ours], ours * 3)
+    table = torch.tensor(plain).view(3, 2)
+    expected = float((table.amax(0).mean() + table.amax(1).mean()) / 2)
+    score = metric.compute([prediction], [reference])
+    assert score.mean["bleurt"] == pytest.approx(expected, abs=5e-6)
+    assert "unit:sentence" in str(score.signature)
+    whole = load("bleurt", model=tiny_bleurt())
+    assert whole.compute([prediction], [reference]).mean["bleurt"] != pytest.approx(expected, abs=1e-4)
+    for text in ("Snow fell.", ""):  # a single sentence, or none, is the whole text
+        alone = metric.compute([text], ["It snowed in Oslo."]).mean["bleurt"]
+        assert alone == pytest.approx(whole.compute([text], ["It snowed in Oslo."]).mean["bleurt"], abs=1e-6)
+
+
 def test_only_as_many_references_are_read_as_asked_for():
     metric = load("bleurt", model=tiny_bleurt(), max_references=1)
     one = metric.compute(["Snow fell."], ["Stocks fell."]).mean["bleurt"]
@@ -157,6 +174,7 @@ def test_adapters_are_folded_in_for_scoring():
     [
         ({"preset": "heavy"}, "preset"),
         ({"multi_reference": "best"}, "multi_reference='best'"),
+        ({"unit": "word"}, "unit='word'"),
         ({"dtype": "int8"}, "dtype='int8'"),
         ({"max_length": 3}, "max_length=3"),
         ({"token_budget": 0}, "token_budget=0"),
