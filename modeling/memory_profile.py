@@ -23,6 +23,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from summarily.metrics.files import write_atomically
+
 DESCRIPTION = """\
 Measure the peak memory of a training step (or of encoding, or of generate()) by length and window, each in a process
 of its own.
@@ -36,6 +38,8 @@ WINDOWED = ("led", "transformers-led")
 VOCABULARY = 1000
 TARGET = 64
 BEAMS = 4
+SETTINGS = ("work", "width", "layers", "heads")
+_VALUES = ("megabytes", "seconds", "process_megabytes", "swapped_megabytes")
 
 
 class Cell(NamedTuple):
@@ -259,7 +263,10 @@ def add_parser(subparsers: Any) -> argparse.ArgumentParser:
     parser.add_argument("--heads", type=int, default=4, help="default: %(default)s")
     parser.add_argument("--memory", type=float, metavar="MB", help="also: the longest source that fits in it")
     parser.add_argument(
-        "--output", metavar="DIR", default="memory-profile", help="table and plot (default: %(default)s)"
+        "--output",
+        metavar="DIR",
+        default="memory-profile",
+        help="table and plot; what is measured there is not measured again (default: %(default)s)",
     )
     parser.set_defaults(run=run)
     return parser
@@ -272,25 +279,45 @@ def run(options: argparse.Namespace) -> int:
     if len(set(options.lengths)) < 2:
         print("summarily profile-memory: --lengths needs at least two lengths.", file=sys.stderr)
         return 2
+    folder = Path(options.output)
+    folder.mkdir(parents=True, exist_ok=True)
+    kept = Kept(folder / "memory.json", {name: getattr(options, name) for name in SETTINGS})
     cells = cells_of(options.models, options.windows, options.lengths)
-    measured: dict[Cell, dict[str, float]] = {}
     for cell in tqdm(cells, disable=not sys.stderr.isatty(), desc="measuring"):
         try:
-            measured[cell] = measure_apart(cell, options.work, options.width, options.layers, options.heads)
+            if cell not in kept.cells:
+                kept.add(cell, measure_apart(cell, *kept.settings.values()))
         except RuntimeError as error:
             print(f"summarily profile-memory: {error}", file=sys.stderr)
+    measured = {cell: kept.cells[cell] for cell in cells if cell in kept.cells}
     if not measured:
         return 1
     curves = fits(measured)
-    folder = Path(options.output)
-    folder.mkdir(parents=True, exist_ok=True)
     text = table(measured, curves, options.memory)
     (folder / "memory.md").write_text(text + "\n", encoding="utf-8")
-    rows = [{**cell._asdict(), **values} for cell, values in measured.items()]
-    (folder / "memory.json").write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")
     plot(measured, curves, folder / "memory.png")
     print(f"{text}\n\nwritten to {folder}")
     return 0
+
+
+class Kept:
+    """Measurements in a file, with what they were made with: a command that was stopped goes on."""
+
+    def __init__(self, path: Path, settings: dict[str, Any]):
+        self.path, self.settings = path, settings
+        self.rows = json.loads(path.read_text()) if path.exists() else []
+        self.cells = {
+            Cell(*(row[field] for field in Cell._fields)): {
+                name: row[name] for name in row if name in _VALUES
+            }
+            for row in self.rows
+            if {name: row.get(name) for name in settings} == settings
+        }
+
+    def add(self, cell: Cell, values: dict[str, float]) -> None:
+        self.cells[cell] = values
+        self.rows.append({**cell._asdict(), **values, **self.settings})
+        write_atomically(self.path, json.dumps(self.rows, indent=1) + "\n")
 
 
 def cells_of(models: Sequence[str], windows: Sequence[int], lengths: Sequence[int]) -> list[Cell]:

@@ -75,6 +75,22 @@ def test_the_command_writes_table_numbers_and_plot(tmp_path, capsys, monkeypatch
     assert "bart at 4096 tokens: ended by signal 9" in output.err
 
 
+def test_what_is_measured_is_not_measured_again(tmp_path, monkeypatch, capsys):
+    seen = []
+
+    def measured(cell, *settings):
+        seen.append((cell, *settings))
+        return {"megabytes": cell.length / 8, "seconds": 1.0}
+
+    monkeypatch.setattr(memory_profile, "measure_apart", measured)
+    assert command(tmp_path, "led", "--lengths", "512", "1024") == 0
+    assert command(tmp_path, "led", "bart", "--lengths", "512", "1024", "2048") == 0
+    assert len(seen) == len(set(seen)) == 6
+    assert "| led, window 512 | 64.0 | 128.0 | 256.0 |" in capsys.readouterr().out
+    assert command(tmp_path, "led", "--lengths", "512", "1024", "--layers", "2") == 0
+    assert seen[-1] == (Cell("led", 512, 1024), "train", 256, 2, 4), "another size is another measurement"
+
+
 @pytest.mark.parametrize("model", ["led", "transformers-led", "bart", "bart-eager", "red"])
 @pytest.mark.parametrize("work", ["train", "encode", "generate"])
 def test_every_architecture_takes_a_step(model, work):
