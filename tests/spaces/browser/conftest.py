@@ -19,6 +19,8 @@ import pytest
 
 PATIENCE = 90.0
 """Seconds until something must have happened, on a machine with other work to do."""
+START = 300.0
+"""Seconds until a Space must have started: it imports torch, transformers and gradio."""
 
 
 @dataclass
@@ -72,7 +74,7 @@ def serve(name: str, folder: Path) -> Iterator[Served]:
 
 
 def _wait_for(url: str, process: subprocess.Popen, log: Path) -> None:
-    deadline = time.monotonic() + PATIENCE
+    deadline = time.monotonic() + START
     while time.monotonic() < deadline:
         if process.poll() is not None:
             break
