@@ -96,13 +96,14 @@ class Server:
         with self.log.open("w") as stream:
             self.process = subprocess.Popen(command, env=environment, stdout=stream, stderr=stream)
         self.memory = psutil.Process(self.process.pid).memory_info
-        deadline = time.monotonic() + 180
+        deadline = time.monotonic() + 300
         while True:
             try:
                 self.client = Client(self.url, verbose=False, download_files=False)
                 return
             except Exception:
                 if self.process.poll() is not None or time.monotonic() > deadline:
+                    self.stop()
                     raise SystemExit(f"the Space did not start:\n{self.log.read_text()}") from None
                 time.sleep(0.5)
 
