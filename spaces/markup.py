@@ -43,14 +43,22 @@ def table(
 
 
 def note(text: str) -> str:
+    """A remark in small print.
+
+    Example:
+        >>> note("a < b")
+        '<p class="note">a &lt; b</p>'
+    """
     return f'<p class="note">{escape(text)}</p>'
 
 
 def figure(caption: str, drawing: str) -> str:
+    """A drawing with its caption."""
     return f"<figure>{drawing}<figcaption>{escape(caption)}</figcaption></figure>"
 
 
 def svg(width: float, height: float, label: str, parts: Sequence[str]) -> str:
+    """A picture that shrinks with the page; `label` is what a screen reader says."""
     return (
         f'<svg viewBox="0 0 {width:g} {height:g}" role="img" aria-label="{escape(label)}" '
         f'style="max-width:{width:g}px" preserveAspectRatio="xMinYMin meet">{"".join(parts)}</svg>'
@@ -58,6 +66,12 @@ def svg(width: float, height: float, label: str, parts: Sequence[str]) -> str:
 
 
 def text_at(x: float, y: float, content: str, kind: str = "", anchor: str = "start") -> str:
+    """A word of a picture.
+
+    Example:
+        >>> text_at(1, 2, "cat", "word")
+        '<text x="1" y="2" class="word" text-anchor="start">cat</text>'
+    """
     return f'<text x="{x:g}" y="{y:g}" class="{kind}" text-anchor="{anchor}">{escape(content)}</text>'
 
 

@@ -153,6 +153,7 @@ def style() -> str:
 
 
 def theme() -> Any:
+    """Colours that are far enough apart, and fonts of the reader's own system."""
     gr = gradio()
     # Fonts of the reader's own system: a page asks no other site for anything.
     theme = gr.themes.Default(
@@ -185,6 +186,7 @@ def blocks(title: str) -> Any:
 
 
 def heading(title: str, lead: str) -> None:
+    """The title of a page, and what it is for."""
     gradio().Markdown(f"# {title}\n{lead}", elem_classes=["space-heading"])
 
 

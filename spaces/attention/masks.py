@@ -271,6 +271,7 @@ def _cost(kinds: Sequence[str], settings: Settings) -> str:
 
 
 def costs(kinds: Sequence[str], settings: Settings) -> Mapping[str, list[int]]:
+    """`scores_computed` at every one of `LENGTHS`."""
     return {kind: [scores_computed(kind, length, settings) for length in LENGTHS] for kind in kinds}
 
 

@@ -242,12 +242,14 @@ def item_html(session: Session) -> str:
 
 
 def summary_html(session: Session, side: int) -> str:
+    """The summary on one side, without the name of its system."""
     title = FIRST if side == 0 else SECOND
     text = escape(session.item.summaries[side]) or "<i>(empty)</i>"
     return f'<div class="result"><h3>{title}</h3><div class="text">{text}</div></div>'
 
 
 def source_html(session: Session) -> str:
+    """The document, if the file has it."""
     if not session.item.source:
         return f'<div class="result">{note("The file has no column source.")}</div>'
     return f'<div class="result"><div class="text">{escape(session.item.source)}</div></div>'

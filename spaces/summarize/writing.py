@@ -315,6 +315,7 @@ def summary_html(written: Written) -> str:
 
 
 def cost_rows(written: Written) -> list[list[str]]:
+    """Time, memory, size and tokens, in words."""
     tokens = len(written.summary_tokens)
     return [
         ["time", f"{written.seconds:.2f} seconds, {tokens / max(written.seconds, 1e-9):.0f} tokens a second"],
