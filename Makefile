@@ -13,7 +13,7 @@ INSTALL := $(BIN)/pip install --quiet --disable-pip-version-check --constraint c
 THREADS := OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 TOKENIZERS_PARALLELISM=false
 BENCHMARKS := $(filter-out __init__ timing,$(basename $(notdir $(wildcard tests/benchmarks/*.py))))
 
-.PHONY: demo space test test-browser pictures lint types bench slow study-attention study-long clean
+.PHONY: demo space test test-browser pictures lint types bench slow study-apes study-attention study-long clean
 
 demo: $(VENV)/demo.installed
 	$(BIN)/summarily score --sample
@@ -52,6 +52,9 @@ bench: $(VENV)/all.installed
 	@for name in $(BENCHMARKS); do $(THREADS) $(BIN)/python -m tests.benchmarks.$$name || exit 1; done
 
 # Studies take their data from SUMMARILY_DATA (or DATA=folder) and go on where they were stopped.
+study-apes: $(VENV)/all.installed
+	$(BIN)/summarily study apes $(if $(DATA),--data $(DATA))
+
 study-attention: $(VENV)/all.installed
 	$(BIN)/summarily study attention $(if $(DATA),--data $(DATA))
 

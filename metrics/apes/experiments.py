@@ -12,14 +12,15 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from summarily.metrics.apes.corpus import Reading, read_rows, split_of
-from summarily.metrics.apes.questions import Entities
+from summarily.metrics.apes.questions import Entities, candidates
 from summarily.metrics.apes.readers import Reader
 from summarily.metrics.apes.recognition import recogniser
 from summarily.metrics.apes.scorer import Apes, Read
 from summarily.metrics.apes.truecasing import Truecaser
-from summarily.metrics.base import make_examples
+from summarily.metrics.base import make_examples, weighted_mean
 from summarily.metrics.meta_evaluation.correlation import coefficient, correlate
 from summarily.metrics.meta_evaluation.human import Judgements
+from summarily.metrics.resampling import mean_intervals
 from summarily.metrics.text import sentences
 
 ROUGE_KEYS = ("rouge1", "rouge2", "rougeL")
@@ -134,7 +135,11 @@ def summaries_of_known_quality(
 def score_rows(
     apes: Apes, documents: Sequence[Document], rows: Mapping[str, Sequence[str]]
 ) -> dict[str, Any]:
-    """APES with its interval, entities, and ROUGE of each row."""
+    """Of each row APES with its interval, entities, ROUGE, and what APES could be at most and by chance.
+
+    At most: the share of questions whose answer the text mentions. By chance: a candidate drawn from those that the
+    question does not mention.
+    """
     from summarily.metrics import load
 
     references = [document.reference for document in documents]
@@ -142,24 +147,44 @@ def score_rows(
     rouge = load("rouge")
     result: dict[str, Any] = {}
     for name, texts in rows.items():
-        score = apes.compute(list(texts), references, sources, confidence=0.95)
-        assert score.interval is not None and score.weights is not None
+        reads = apes.read(make_examples(list(texts), references, sources))
+        scores = {} if name == "source" else rouge.compute(texts, references).mean
         result[name] = {
-            "apes": float(score),
-            "interval": list(score.interval["apes"][:2]),
-            "entities": score.mean["apes_entities"],
-            "salient": score.mean["apes_salient_entities"],
-            "per_example": score.per_example["apes"],
-            "weights": score.weights,
-            "counts": score.counts,
-            "signature": str(score.signature),
-            **(
-                {key: 100 * rouge.compute(texts, references).mean[key] for key in ROUGE_KEYS}
-                if name != "source"
-                else {}
-            ),
+            **pooled(reads),
+            "entities": float(np.mean([read.mentions for read in reads])),
+            "salient": float(np.mean([read.salient for read in reads])),
+            "signature": str(apes.signature()),
+            **{key: 100 * scores[key] for key in ROUGE_KEYS if key in scores},
         }
     return result
+
+
+def pooled(reads: Sequence[Read]) -> dict[str, Any]:
+    """Right answers in percent of all questions with a bootstrap interval over documents, the ceiling and chance."""
+    weights = [float(len(read.cloze.questions)) for read in reads]
+    scores = [read.percentage for read in reads]
+    low, high = mean_intervals({"apes": scores}, 0.95, weights)["apes"]
+    questions = max(1.0, sum(weights))
+    return {
+        "apes": weighted_mean(scores, weights),
+        "interval": [low, high],
+        "at_most": 100 * sum(read.answerable for read in reads) / questions,
+        "by_chance": 100 * sum(map(_chance, reads)) / questions,
+        "per_example": scores,
+        "weights": weights,
+        "without_questions": sum(not weight for weight in weights),
+    }
+
+
+def _chance(read: Read) -> float:
+    """Right answers to be expected from a draw among the candidates that a question does not mention."""
+    present = candidates(read.passage)
+    total = 0.0
+    for question in read.cloze.questions:
+        asked_with = set(candidates(question.text))
+        left = [id for id in present if id not in asked_with]
+        total += (question.answer in left) / max(1, len(left))
+    return total
 
 
 # --- agreement with people ----------------------------------------------------------------------------------

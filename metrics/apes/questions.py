@@ -233,7 +233,11 @@ class Entities:
 
     def extended(self, mentions: Iterable[Mention]) -> Entities:
         """A copy that knows more names. The entities that are here keep their ids and never become one."""
-        new = [Mention(*pair) for pair in _cleaned(mentions) if not self._knows(pair[0])]
+        new = [
+            Mention(*pair)
+            for pair in _cleaned(mentions)
+            if not self._knows(pair[0]) and not self._has(pair[0])
+        ]
         if not new:
             return self
         copy = Entities()
@@ -248,6 +252,16 @@ class Entities:
     def _knows(self, name: str) -> bool:
         id = self._by_key.get(_key(name))
         return id is not None and name in self._entities[id].names
+
+    def _has(self, name: str) -> bool:
+        """Whether a name is a known person's with other words around it, which recognisers like to take along."""
+        key = _key(name)
+        return any(
+            "PERSON" in entity.kinds
+            and 1 < len(entity.key) < len(key)
+            and any(key[i : i + len(entity.key)] == entity.key for i in range(len(key)))
+            for entity in self._entities.values()
+        )
 
     def spans(self, text: str) -> list[tuple[int, int, str]]:
         """Where entities are mentioned: start, end and id, in the order of the text.

@@ -58,6 +58,12 @@ class Read:
         return 100 * self.correct / len(self.cloze.questions) if self.cloze.questions else 0.0
 
     @property
+    def answerable(self) -> int:
+        """How many questions have their answer among the entities of the prediction."""
+        present = set(candidates(self.passage))
+        return sum(question.answer in present for question in self.cloze.questions)
+
+    @property
     def salient(self) -> int:
         """How many different entities of the prediction answer a question."""
         return len(self.cloze.salient & set(candidates(self.passage)))

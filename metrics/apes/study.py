@@ -236,9 +236,8 @@ def accuracy_report(folder: Path) -> list[str]:
         for name in TRAINED:
             for other in BASELINES:
                 if name in found and other in found:
-                    test = paired_test(
-                        *(_percentages(found[n]) for n in (name, other)), weights=found[name]["questions"]
-                    )
+                    mine, theirs = found[name], found[other]
+                    test = paired_test(_percentages(mine), _percentages(theirs), weights=mine["questions"])
                     lines.append(
                         f"- {name} - {other}: {test.difference:+.1f} points ({test.low:+.1f} to {test.high:+.1f}), "
                         f"permutation p = {test.p_permutation:.4f}"
@@ -262,42 +261,56 @@ def rows_report(folder: Path) -> list[str]:
             continue
         first = next(iter(found.values()))
         readers = list(found)
-        header = [
-            "summary",
-            *(f"APES, {r}" for r in readers),
-            "paper",
-            "entities",
-            "salient",
-            "R-1",
-            "R-2",
-            "R-L",
+        header = ["summary", *(f"APES, {reader}" for reader in readers), "paper", "at most", "by chance"]
+        header += ["entities", "salient", "R-1", "R-2", "R-L"]
+        rows = [
+            [
+                row,
+                *(_with_interval(found[reader][row]) for reader in readers),
+                _beside(None, PAPER_ROWS.get(row, (None,))[0], 1),
+                f"{own['at_most']:.1f}",
+                f"{own['by_chance']:.1f}",
+                _beside(own["entities"], PAPER_ROWS.get(row, (None, None))[1], 2),
+                _beside(own["salient"], PAPER_ROWS.get(row, (None, None, None))[2], 2),
+                *(f"{own[key]:.1f}" if key in own else "" for key in ("rouge1", "rouge2", "rougeL")),
+            ]
+            for row, own in first.items()
         ]
-        rows = []
-        for row, own in first.items():
-            paper = PAPER_ROWS.get(row, (None, None, None))
-            rows.append(
-                [
-                    row,
-                    *(
-                        f"{found[r][row]['apes']:.1f} ({found[r][row]['interval'][0]:.1f} to "
-                        f"{found[r][row]['interval'][1]:.1f})"
-                        for r in readers
-                    ),
-                    "" if paper[0] is None else f"{paper[0]:.1f}",
-                    f"{own['entities']:.2f}" + ("" if paper[1] is None else f" (paper {paper[1]:.2f})"),
-                    f"{own['salient']:.2f}" + ("" if paper[2] is None else f" (paper {paper[2]:.2f})"),
-                    *(f"{own[key]:.1f}" if key in own else "" for key in ("rouge1", "rouge2", "rougeL")),
-                ]
-            )
-        counts = first["gold"]["counts"]
+        gold = first["gold"]
         parts += [
             f"## Summaries of known quality: {title}",
-            f"{len(first['gold']['per_example'])} articles, {counts['questions']} questions; "
-            f"{counts['references_without_entities']} references without entities.",
+            f"{len(gold['per_example'])} articles, {sum(gold['weights']):.0f} questions; {gold['without_questions']} "
+            "references without entities. At most: the share of questions whose answer the text mentions at all. By "
+            "chance: a draw among its entities that the question does not mention.",
             _markdown(header, rows),
+            "\n".join(_comparisons(reader, found[reader]) for reader in readers),
             "\n".join(f"`{found[reader]['gold']['signature']}`" for reader in readers),
         ]
     return parts
+
+
+def _with_interval(row: Mapping[str, Any]) -> str:
+    return f"{row['apes']:.1f} ({row['interval'][0]:.1f} to {row['interval'][1]:.1f})"
+
+
+def _beside(value: float | None, paper: float | None, digits: int) -> str:
+    """Our number and the paper's, as far as there are any."""
+    ours = "" if value is None else f"{value:.{digits}f}"
+    theirs = "" if paper is None else f"{paper:.{digits}f}"
+    return f"{ours} (paper {theirs})" if ours and theirs else ours or theirs
+
+
+def _comparisons(reader: str, rows: Mapping[str, Any]) -> str:
+    """Gold less each other row, paired by article."""
+    from summarily.metrics.resampling import paired_test
+
+    gold = rows["gold"]
+    found = []
+    for name, row in rows.items():
+        if name != "gold":
+            test = paired_test(gold["per_example"], row["per_example"], weights=gold["weights"])
+            found.append(f"{name} {test.difference:.1f} ({test.low:.1f} to {test.high:.1f})")
+    return f"- {reader}: gold is ahead of " + "; ".join(found) + "."
 
 
 def people_report(folder: Path) -> list[str]:
