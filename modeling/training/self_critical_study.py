@@ -50,11 +50,18 @@ PAPER = {
 # --- runs -------------------------------------------------------------------------------------------------
 
 RECIPE = "self_critical_news"
-STEPS = {"copying": 800, START: 300}
+
+
+class Steps(NamedTuple):
+    """Optimizer steps of the stages."""
+
+    copying: int
+    start: int
+    rewards: int
 
 
 def train(
-    folder: Path, data: str | None, steps: int, rate: float, overrides: Sequence[str] = (), jobs: int = 1
+    folder: Path, data: str | None, steps: Steps, rate: float, overrides: Sequence[str] = (), jobs: int = 1
 ) -> None:
     """All stages, each starting from what the one before has left; finished ones are not run again."""
     from summarily.modeling.apeso.study import ALL_NEWS, prepare_pairs
@@ -66,16 +73,18 @@ def train(
         RECIPE,
         (
             f"data.files.all={ALL_NEWS}",
-            f"training.max_steps={STEPS['copying']}",
+            f"training.max_steps={steps.copying}",
             "training.evaluate_every=250",
             *overrides,
         ),
     )
     run_cells([copying], folder, str(files), jobs)
-    start = cell(START, folder / "copying" / "hub", STEPS[START], *overrides)
+    start = cell(START, folder / "copying" / "hub", steps.start, *overrides)
     run_cells([start], folder, str(files), jobs)
     factors = measure_factors(folder, overrides)
-    run_cells(make_cells(folder / START / "hub", factors, steps, rate, overrides), folder, str(files), jobs)
+    run_cells(
+        make_cells(folder / START / "hub", factors, steps.rewards, rate, overrides), folder, str(files), jobs
+    )
 
 
 def measure_factors(folder: Path, overrides: Sequence[str] = (), articles: int = 64) -> dict[str, float]:
@@ -297,8 +306,18 @@ def title(name: str) -> str:
 def markdown(study: Mapping[str, Any]) -> str:
     """The tables: all runs by all metrics beside the paper's, the tests, and where a step spends its time."""
     lines = [
-        f"Scores of {study['examples']} held-out articles, times 100; in brackets the paper's, of another model on "
-        "other data.",
+        "# Learning from rewards",
+        "",
+        f"Written by `summarily study self-critical --copying {study['copying']} --start {study['start']} --steps {study['steps']} --rate {study['rate']:g} --beams "
+        f"{study['beams']}`, which trains a pointer-generator of {study['parameters'] / 1e6:.2f} million parameters to "
+        f"copy ({study['copying']} steps on three collections of news) and to write highlights ({study['start']} steps "
+        "with cross entropy), and goes on from there with each reward. Sources are cut to their first 120 words, and "
+        f"all runs see the same batches of 16 articles. Of each run the best of four evaluations is kept: by its own "
+        "reward on validation articles, or by cross entropy where there is none. The learning rate and the number of "
+        "steps were not tuned; what rewards are multiplied by was measured on training articles.",
+        "",
+        f"Scores of {study['examples']} held-out articles, times 100; in brackets the paper's, of a larger model on all "
+        "of CNN/DailyMail with other word vectors.",
         "",
         f"| training | {' | '.join(COLUMNS.values())} | words |",
         "|---|" + "---|" * (len(COLUMNS) + 1),
@@ -369,7 +388,15 @@ def _time_table(study: Mapping[str, Any]) -> list[str]:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--steps", type=int, default=120, help="of every run (default: %(default)s)")
+    parser.add_argument(
+        "--copying", type=int, default=800, help="steps of learning to copy (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--start", type=int, default=300, help="steps of cross entropy (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--steps", type=int, default=120, help="of every run from there (default: %(default)s)"
+    )
     parser.add_argument(
         "--rate", type=float, default=5e-4, help="learning rate of every run (default: %(default)s)"
     )
@@ -384,17 +411,24 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--data", metavar="FOLDER", help="folder of the data (default: SUMMARILY_DATA)")
 
 
+def _settings(folder: Path, options: argparse.Namespace) -> dict[str, Any]:
+    start = json.loads((folder / START / "result.json").read_text())
+    chosen = {name: getattr(options, name) for name in ("copying", "start", "steps", "rate", "beams")}
+    return chosen | {"parameters": start["parameters"]}
+
+
 def run(options: argparse.Namespace) -> int:
     """Run or go on with the study, then write `study.json` and `study.md`."""
     from summarily.metrics.files import write_atomically
 
     folder = Path(options.output).resolve()  # models are named by their folders
-    train(folder, options.data, options.steps, options.rate, options.set, options.jobs)
+    steps = Steps(options.copying, options.start, options.steps)
+    train(folder, options.data, steps, options.rate, options.set, options.jobs)
     rows = _rows(folder, "test", options.set)
     summaries = write_summaries(folder, options.beams, options.set)
     study = score_study(summaries, list(rows["references"]), list(rows["source"]))
     study |= {"seconds": step_times(folder), "learning": learning(folder)}
-    study["factors"] = measure_factors(folder, options.set)
+    study |= {"factors": measure_factors(folder, options.set), **_settings(folder, options)}
     write_atomically(folder / "study.json", json.dumps(study, indent=1))
     write_atomically(folder / "study.md", markdown(study) + "\n")
     print(markdown(study))

@@ -118,7 +118,7 @@ def measure_beams(repeats: int) -> str:
     penalties = {"alpha": 0.9, "beta": 0.5, "block_ngram": 3}
     lines = []
     for name, model in models().items():
-        model.eval()
+        model.eval().generation_config.max_length = None  # one limit on the length, not two
 
         def theirs(model: Any = model) -> None:
             model.generate(ids, **options)

@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import textwrap
+import time
 from pathlib import Path
 
 import pytest
@@ -270,6 +271,34 @@ def test_a_reward_that_cannot_travel_is_named():
         RewardWorkers([first_word_is_a, not_a_number], [1.0], workers=0)
     with pytest.raises(ValueError, match="reward_options has 'sms'"):
         load_rewards(["rouge"], {"sms": {}})
+
+
+ORPHANED = """
+    import os, signal
+    from summarily.metrics.reward_workers import RewardWorkers
+    from tests.modeling.training.plain_rewards import process_number
+
+    if __name__ == "__main__":
+        workers = RewardWorkers([process_number], workers=1)
+        print(int(workers.submit(["a"], ["b"]).result().total[0]), flush=True)
+        os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_workers_end_with_a_killed_run(tmp_path):
+    script = tmp_path / "orphaned.py"
+    script.write_text(textwrap.dedent(ORPHANED))
+    environment = {**os.environ, "PYTHONPATH": str(HERE.parents[2])}
+    done = subprocess.run(
+        [sys.executable, script], capture_output=True, text=True, env=environment, timeout=300
+    )
+    assert done.returncode == -signal.SIGKILL, done.stderr
+    worker = int(done.stdout)
+    for _ in range(300):
+        if not Path(f"/proc/{worker}").exists():
+            return
+        time.sleep(0.1)
+    raise AssertionError(f"worker {worker} is still there")
 
 
 # --- in the engine ----------------------------------------------------------------------------------------

@@ -50,7 +50,6 @@ def small(monkeypatch):
     monkeypatch.setattr(study, "METRICS", ("rouge",))
     monkeypatch.setattr(study, "COLUMNS", {"rouge1": "R-1", "rougeL": "R-L"})
     monkeypatch.setattr(study, "PAPER", {"rouge_l": (37.46, 34.39)})
-    monkeypatch.setattr(study, "STEPS", {"copying": 2, study.START: 2})
     started = []
 
     def in_this_process(cells, folder, data, jobs):
@@ -67,7 +66,20 @@ def options(tmp_path, data):
     parser = argparse.ArgumentParser()
     study.add_arguments(parser)
     settings = [argument for override in TINY for argument in ("--set", override)]
-    arguments = ["--steps", "4", "--beams", "2", "--output", str(tmp_path / "out"), "--data", data]
+    arguments = [
+        "--copying",
+        "2",
+        "--start",
+        "2",
+        "--steps",
+        "4",
+        "--beams",
+        "2",
+        "--output",
+        str(tmp_path / "out"),
+        "--data",
+        data,
+    ]
     return parser.parse_args([*arguments, *settings])
 
 
