@@ -308,11 +308,11 @@ def markdown(study: Mapping[str, Any]) -> str:
     lines = [
         "# Learning from rewards",
         "",
-        f"Written by `summarily study self-critical --copying {study['copying']} --start {study['start']} --steps {study['steps']} --rate {study['rate']:g} --beams "
-        f"{study['beams']}`, which trains a pointer-generator of {study['parameters'] / 1e6:.2f} million parameters to "
+        f"Written by `summarily study self-critical --copying {study['copying']} --start {study['start']} "
+        f"--steps {study['steps']} --rate {study['rate']:g} --beams {study['beams']}`, which trains a pointer-generator of {study['parameters'] / 1e6:.2f} million parameters to "
         f"copy ({study['copying']} steps on three collections of news) and to write highlights ({study['start']} steps "
         "with cross entropy), and goes on from there with each reward. Sources are cut to their first 120 words, and "
-        f"all runs see the same batches of 16 articles. Of each run the best of four evaluations is kept: by its own "
+        "all runs see the same batches of 16 articles. Of each run the best of four evaluations is kept: by its own "
         "reward on validation articles, or by cross entropy where there is none. The learning rate and the number of "
         "steps were not tuned; what rewards are multiplied by was measured on training articles.",
         "",
