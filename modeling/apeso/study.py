@@ -181,13 +181,16 @@ def train_start(folder: Path, data: str | None, overrides: tuple[str, ...] = (),
     return folder / "highlights" / "hub"
 
 
-def train(folder: Path, data: str | None, overrides: tuple[str, ...] = (), jobs: int = 2) -> None:
+def train(
+    folder: Path, data: str | None, overrides: tuple[str, ...] = (), jobs: int = 2, scale: float = 1.0
+) -> None:
     """All stages, each starting from what the one before has left; finished ones are not run again."""
+    steps = {stage: max(1, round(scale * count)) for stage, count in STEPS.items()}
     start = train_start(folder, data, overrides, jobs)
     entities = add_entity_layer(start, folder / "apeso-start")
     last = [
-        cell("baseline", start, STEPS["last"], *overrides),
-        cell("apeso", entities, STEPS["last"], "data.entities=true", *overrides),
+        cell("baseline", start, steps["last"], *overrides),
+        cell("apeso", entities, steps["last"], "data.entities=true", *overrides),
     ]
     run_cells(last, folder, str(folder / "data"), jobs)
 
@@ -433,13 +436,14 @@ def document(study: Mapping[str, Any]) -> str:
 
 
 def _setting(study: Mapping[str, Any]) -> list[str]:
-    parameters = study["runs"]["apeso"]["parameters"]
+    runs = study["runs"]
     return [
-        f"{parameters:,} parameters, sources cut at 200 tokens, 10,000 words; word vectors start from GloVe. The stages: "
-        f"{STEPS['copying']} steps on CNN/DailyMail, BBC and Reuters (to learn to copy), {STEPS['highlights']} on highlights, then "
-        f"{STEPS['last']} more with the entity layer (APESO) or without (baseline) on the same batches. Best steps were "
-        "chosen by the loss of validation articles; the search is the paper's (beam 5, alpha 0.9, beta 0.5, gamma 0.5, "
-        "at least 35 words, no trigram twice) and was not tuned. The paper trained on 287,000 articles, 170 times as many.",
+        f"{runs['apeso']['parameters']:,} parameters, sources cut at 200 tokens, 10,000 words; word vectors start from GloVe. "
+        f"The stages: {runs['copying']['step']} steps on CNN/DailyMail, BBC and Reuters (to learn to copy), "
+        f"{runs['highlights']['step']} on highlights, then {runs['apeso']['step']} more with the entity layer (APESO) or without "
+        "(baseline) on the same batches. Best steps were chosen by the loss of validation articles; the search is the "
+        "paper's (beam 5, alpha 0.9, beta 0.5, gamma 0.5, at least 35 words, no trigram twice) and was not tuned. The "
+        "paper trained on 287,000 articles, 200 times as many.",
     ]
 
 
@@ -489,6 +493,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--set", action="append", default=[], metavar="SECTION.KEY=VALUE", help="for every run"
     )
+    parser.add_argument(
+        "--scale", type=float, default=1.0, help="multiplies the steps of every stage (default: %(default)s)"
+    )
     parser.add_argument("--reader", help="of APES, in place of the light preset's")
 
 
@@ -497,7 +504,7 @@ def run(options: argparse.Namespace) -> int:
     from summarily.metrics.files import write_atomically
 
     folder = Path(options.output)
-    train(folder, options.data, tuple(options.set), options.jobs)
+    train(folder, options.data, tuple(options.set), options.jobs, options.scale)
     study = score_study(folder, options.set, {"reader": options.reader} if options.reader else None)
     write_atomically(folder / "study.json", json.dumps(study, indent=1))
     write_atomically(folder / "STUDY.md", document(study))
