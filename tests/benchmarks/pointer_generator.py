@@ -1,0 +1,128 @@
+"""Attention and decoding with the source projected once or at every token, and training steps per second.
+
+    python -m tests.benchmarks.pointer_generator [--repeats 3] [--only attention|decoding|training]
+
+CPU time of one thread at the paper's sizes: sources of 400 tokens, hidden size 512, 50,000 words.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+
+import torch
+
+from summarily.modeling import (
+    ApesoConfig,
+    ApesoForConditionalGeneration,
+    PointerGeneratorConfig,
+    PointerGeneratorForConditionalGeneration,
+)
+from summarily.modeling.pointer_generator.modeling_pointer_generator import (
+    AdditiveAttention,
+    PointerGeneratorDecoder,
+)
+from tests.benchmarks.timing import ratio
+
+VOCABULARY, SOURCE, SUMMARY = 50_000, 400, 100
+
+
+def attending(repeats: int, examples: int = 8, calls: int = 10) -> float:
+    """How many times faster a step of attention is when W h_j is at hand."""
+    torch.manual_seed(0)
+    attention = AdditiveAttention(512).eval()
+    states, query = torch.randn(examples, SOURCE, 512), torch.randn(examples, 512)
+    mask = torch.ones(examples, SOURCE, dtype=torch.bool)
+    with torch.no_grad():
+        keys = attention.project(states)
+
+        def cached() -> None:
+            for _ in range(calls):
+                attention(query, keys, mask)
+
+        def recomputed() -> None:
+            for _ in range(calls):
+                attention(query, attention.project(states), mask)
+
+        measured = ratio(cached, recomputed, repeats)
+    print(
+        f"attention to {SOURCE} tokens, {examples} examples: {1e3 * measured.ours_seconds / calls:.1f} ms with the cached "
+        f"projection, {1e3 * measured.theirs_seconds / calls:.1f} ms without: {measured.ratio:.1f} times faster",
+        flush=True,
+    )
+    return measured.ratio
+
+
+class RecomputingDecoder(PointerGeneratorDecoder):
+    """The same, except that W h_j is computed again for every token."""
+
+    def forward(self, embedded, encoder_outputs, mask, cache):
+        if cache.keys is not None:
+            cache.keys = self.step.attention.project(encoder_outputs.last_hidden_state)
+        return super().forward(embedded, encoder_outputs, mask, cache)
+
+
+def decoding(repeats: int, examples: int = 8, tokens: int = 12) -> None:
+    """The whole of `generate`, the 50,000 words of every token included; both write the same words."""
+    torch.manual_seed(0)
+    ours = PointerGeneratorForConditionalGeneration(PointerGeneratorConfig(vocab_size=VOCABULARY)).eval()
+    theirs = PointerGeneratorForConditionalGeneration(ours.config).eval()
+    theirs.load_state_dict(ours.state_dict())
+    theirs.model.decoder.__class__ = RecomputingDecoder
+    sources = torch.randint(3, VOCABULARY + 20, (examples, SOURCE))
+    with torch.no_grad():
+        encoded = ours.model.encoder(sources)
+
+        def run(model):
+            outputs = type(encoded)(**encoded)
+            mask = torch.ones_like(sources)
+            return model.generate(
+                encoder_outputs=outputs, attention_mask=mask, max_new_tokens=tokens, min_new_tokens=tokens
+            )
+
+        assert torch.equal(run(ours), run(theirs))
+        measured = ratio(lambda: run(ours), lambda: run(theirs), repeats)
+    print(
+        f"greedy decoding: {1e3 * measured.ours_seconds / tokens:.0f} ms a token with the cached projection, "
+        f"{1e3 * measured.theirs_seconds / tokens:.0f} ms without: {measured.ratio:.1f} times faster",
+        flush=True,
+    )
+
+
+def training(repeats: int) -> None:
+    """Steps per second: at the paper's sizes, and at those of the study."""
+    for name, sizes, source, summary in (
+        ("the paper's sizes", {"vocab_size": VOCABULARY}, SOURCE, SUMMARY),
+        ("the study's sizes", {"vocab_size": 10_000, "embedding_size": 50, "hidden_size": 192}, 200, 60),
+    ):
+        torch.manual_seed(0)
+        model = ApesoForConditionalGeneration(ApesoConfig(**sizes)).train()
+        optimizer = torch.optim.Adagrad(model.parameters(), lr=0.15)
+        ids = torch.randint(3, sizes["vocab_size"], (16, source))
+        labels = torch.randint(3, sizes["vocab_size"], (16, summary))
+        seconds = []
+        for _ in range(repeats + 1):
+            start = time.process_time()
+            model(input_ids=ids, labels=labels, entity_labels=torch.zeros_like(ids)).loss.backward()
+            optimizer.step()
+            optimizer.zero_grad()
+            seconds.append(time.process_time() - start)
+        fastest = min(seconds[1:])
+        print(f"training, 16 examples, {name}: {1 / fastest:.2f} steps per second", flush=True)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--only", choices=["attention", "decoding", "training"])
+    arguments = parser.parse_args()
+    torch.set_num_threads(1)
+    for name, measure in {"attention": attending, "decoding": decoding, "training": training}.items():
+        if arguments.only in (None, name):
+            measure(arguments.repeats)
+
+
+if __name__ == "__main__":
+    main()
