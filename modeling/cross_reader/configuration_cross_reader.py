@@ -14,8 +14,6 @@ class CrossReaderConfig(AdaptedEncoderConfig):
             `[SEP]` included.
         question_tokens: of a longer question so many tokens around the blank are read.
         row_tokens: tokens of questions that stand in one row, and so are attended to at a time.
-        lexical: count equal words around blank and mention as well; see `lexical_matches`.
-        first_word: the id after which the vocabulary has words, ordered by frequency; BERT's is the default.
 
     Example:
 
@@ -29,8 +27,6 @@ class CrossReaderConfig(AdaptedEncoderConfig):
     chunk_tokens: int = 160
     question_tokens: int = 96
     row_tokens: int = 192
-    lexical: bool = False
-    first_word: int = 1996
 
     def __post_init__(self, **kwargs):
         if min(self.chunk_tokens, self.question_tokens) < 3 or self.row_tokens < self.question_tokens:

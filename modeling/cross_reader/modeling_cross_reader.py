@@ -27,7 +27,6 @@ from summarily.modeling.adapted_encoder import AdaptedEncoderModel, AdaptedLinea
 from summarily.modeling.cloze_reader.cloze_entities import PLACEHOLDER, Answer, candidates, rename, with_names
 from summarily.modeling.cloze_reader.reader_output import ReaderOutput, masked_answer_loss
 from summarily.modeling.cross_reader.configuration_cross_reader import CrossReaderConfig
-from summarily.modeling.cross_reader.lexical_matches import FEATURES, lexical_matches
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -35,18 +34,15 @@ if TYPE_CHECKING:
 NO_ENTITY = -1
 _SENTENCE_END = re.compile(r"(?:[.!?][\"'”’)\]]*\s|\n)\s*")
 _SMALLEST = 1e-20
-_PACE = 10.0
-"""Optimizers such as Adam move every weight at the same pace; those of the lexical features have further to go."""
 
 
 class CrossReader(AdaptedEncoderModel):
     """Answers cloze questions by the entity of a passage that fills the blank.
 
     The state of the blank points at the tokens of the entities' mentions; an entity has the probability of all its
-    mentions together (Kadlec et al. 2016), changed by how often it is mentioned and whether the question has it too.
-    `matches` compares the words around mention and blank, where the config says so; see `lexical_matches`.
+    mentions together (Kadlec et al. 2016), changed by how often it is mentioned and whether the question has it too:
 
-        P(token) ~ exp(f(blank) . g(token) + w . matches) / tokens of the mention
+        P(token) ~ exp(f(blank) . g(token)) / tokens of the mention
         P(entity) ~ sum of P(token) over its mentions  x  exp(u log(mentions) + v [in the question])
 
     Example:
@@ -83,7 +79,6 @@ class CrossReader(AdaptedEncoderModel):
         self.blank_projection = nn.Linear(width, width)  # f
         self.mention_projection = nn.Linear(width, width)  # g
         self.prior = nn.Linear(2, 1, bias=False)  # u, v
-        self.lexical = nn.Linear(len(FEATURES), 1, bias=False) if config.lexical else None
         self._tokenizer: PreTrainedTokenizerBase | None = None
         self.post_init()
 
@@ -91,7 +86,7 @@ class CrossReader(AdaptedEncoderModel):
         if module in (self.blank_projection, self.mention_projection):
             init.eye_(module.weight)  # at first: how alike the two states are
             init.zeros_(module.bias)
-        elif module is self.prior or (module is self.lexical and module is not None):
+        elif module is self.prior:
             init.zeros_(module.weight)
         else:
             super()._init_weights(module)
@@ -108,9 +103,7 @@ class CrossReader(AdaptedEncoderModel):
         passage_tokens: torch.LongTensor,
         mention_entities: torch.LongTensor,
         mention_lengths: torch.LongTensor,
-        mention_places: torch.LongTensor,
         blanks: torch.LongTensor,
-        question_lengths: torch.LongTensor,
         question_rows: torch.LongTensor,
         in_question: torch.Tensor,
         labels: torch.LongTensor | None = None,
@@ -129,9 +122,7 @@ class CrossReader(AdaptedEncoderModel):
             passage_tokens: the tokens of each row's passage, -1 for padding [rows, passage length].
             mention_entities: the entity that a token is part of a mention of, or -1 [tokens].
             mention_lengths: how many tokens that mention has [tokens].
-            mention_places: the number of the token in that mention [tokens].
             blanks: the token of the blank of each question [questions].
-            question_lengths: how many tokens each question has [questions].
             question_rows: the row that each question is in [questions].
             in_question: whether a question mentions an entity [questions, entities].
             labels: the entity that answers each question.
@@ -151,17 +142,6 @@ class CrossReader(AdaptedEncoderModel):
         blank = self.blank_projection(states[len(mentioned) :])  # [questions, width]
         scores = (blank @ mentions.T).float() * blank.shape[-1] ** -0.5  # [questions, mentions of the batch]
         scores = scores.gather(1, place[tokens][question_rows]) + weights.log()[question_rows]
-        if self.lexical is not None:
-            starts = torch.arange(tokens.shape[1], device=tokens.device) - mention_places[tokens]
-            matches = lexical_matches(
-                input_ids[tokens].masked_fill(passage_tokens < 0, -1)[question_rows],
-                starts[question_rows],
-                (starts + mention_lengths[tokens])[question_rows],
-                _questions(input_ids, blanks - position_ids[blanks], question_lengths),
-                position_ids[blanks],
-                range(self.config.first_word, self.encoder.config.vocab_size),
-            )
-            scores = scores + _PACE * self.lexical(matches.to(self.dtype))[..., 0].float()
         scores = scores.masked_fill(entities[question_rows] == NO_ENTITY, -torch.inf)
 
         member = entities[..., None] == torch.arange(in_question.shape[1], device=entities.device)
@@ -352,10 +332,10 @@ class CrossReader(AdaptedEncoderModel):
         offsets: list[tuple[int, int]],
         mentions: Sequence[tuple[int, int, int]],
     ) -> list[Chunk]:
-        entities, lengths, places = [NO_ENTITY] * len(ids), [0] * len(ids), [0] * len(ids)
+        entities, lengths = [NO_ENTITY] * len(ids), [0] * len(ids)
         for tokens, entity in _mention_tokens(offsets, mentions):
-            for place, token in enumerate(tokens):
-                entities[token], lengths[token], places[token] = entity, len(tokens), place
+            for token in tokens:
+                entities[token], lengths[token] = entity, len(tokens)
         chunks = []
         for start, end in _spans_of_sentences(text, offsets, self.config.chunk_tokens - 2):
             own = ids[start:end]
@@ -364,7 +344,6 @@ class CrossReader(AdaptedEncoderModel):
                     [self.tokenizer.cls_token_id, *own, self.tokenizer.sep_token_id],
                     [NO_ENTITY, *entities[start:end], NO_ENTITY],
                     [0, *lengths[start:end], 0],
-                    [0, *places[start:end], 0],
                 )
             )
         return chunks
@@ -372,7 +351,9 @@ class CrossReader(AdaptedEncoderModel):
     def collate(self, passages: Sequence[EncodedPassage]) -> dict[str, torch.Tensor]:
         """The inputs of `forward` for some passages and all their questions."""
         layout = _Layout()
-        places = [[layout.add(chunk.ids, chunk) for chunk in p.chunks] for p in passages]
+        places = [
+            [layout.add(chunk.ids, chunk.entities, chunk.lengths) for chunk in p.chunks] for p in passages
+        ]
         rows, segments, row_passages, blanks, question_rows = [], [], [], [], []
         for passage, chunks in zip(passages, places, strict=True):
             for group in _groups(passage.questions, self.config.row_tokens):
@@ -395,20 +376,11 @@ class CrossReader(AdaptedEncoderModel):
             "passage_tokens": _padded(row_passages),
             "mention_entities": torch.tensor(layout.entities),
             "mention_lengths": torch.tensor(layout.lengths),
-            "mention_places": torch.tensor(layout.places),
             "blanks": torch.tensor(blanks),
-            "question_lengths": torch.tensor([len(q.ids) for p in passages for q in p.questions]),
             "question_rows": torch.tensor(question_rows),
             "in_question": in_question,
         }
         return {name: tensor.to(self.device) for name, tensor in batch.items()}
-
-
-def _questions(ids: torch.Tensor, starts: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
-    """The token ids of each question, -1 for padding [questions, length]."""
-    place = torch.arange(int(lengths.max()), device=ids.device)
-    tokens = (starts[:, None] + place).clamp(max=len(ids) - 1)
-    return ids[tokens].masked_fill(place >= lengths[:, None], -1)
 
 
 class _AdaptedProduct(torch.autograd.Function):
@@ -455,13 +427,11 @@ def _rest_of_layer(layer: nn.Module, states: torch.Tensor, attended: torch.Tenso
 
 @dataclass
 class Chunk:
-    """Part of a passage: token ids and, for each, the entity it mentions, the length of that mention, and its number
-    in it."""
+    """Part of a passage: token ids and, for each token, the entity it mentions and the length of that mention."""
 
     ids: list[int]
     entities: list[int]
     lengths: list[int]
-    places: list[int]
 
 
 @dataclass
@@ -494,16 +464,16 @@ class _Layout:
     positions: list[int] = field(default_factory=list)
     entities: list[int] = field(default_factory=list)
     lengths: list[int] = field(default_factory=list)
-    places: list[int] = field(default_factory=list)
 
-    def add(self, ids: Sequence[int], chunk: Chunk | None = None) -> range:
+    def add(
+        self, ids: Sequence[int], entities: Sequence[int] | None = None, lengths: Sequence[int] | None = None
+    ) -> range:
         """Append tokens whose positions begin anew; returns their places."""
         place = range(len(self.ids), len(self.ids) + len(ids))
         self.ids += ids
         self.positions += range(len(ids))
-        self.entities += [NO_ENTITY] * len(ids) if chunk is None else chunk.entities
-        self.lengths += [0] * len(ids) if chunk is None else chunk.lengths
-        self.places += [0] * len(ids) if chunk is None else chunk.places
+        self.entities += entities or [NO_ENTITY] * len(ids)
+        self.lengths += lengths or [0] * len(ids)
         return place
 
 

@@ -299,11 +299,7 @@ def build_reader(recipe: Recipe, train: Sequence[Reading], folder: Path) -> Read
         layers = options.pop("adapted_layers", None)
         if layers is not None:
             options["adapter_targets"] = [f"layer.{layer}.{end}" for layer in layers for end in BERT_LINEAR]
-        start = options.pop("start", None)
-        reader = modeling.CrossReader.from_encoder(options.pop("encoder", "minilm"), **options)
-        if start is not None:  # what it has no weights for, such as lexical matches, stays new
-            reader.load_state_dict(modeling.CrossReader.from_pretrained(start).state_dict(), strict=False)
-        return reader
+        return modeling.CrossReader.from_encoder(options.pop("encoder", "minilm"), **options)
     if recipe.model.name != modeling.ClozeReaderConfig.model_type:
         raise RecipeError(f"model.name is {recipe.model.name!r}, which is no reader.")
     from transformers import AutoTokenizer

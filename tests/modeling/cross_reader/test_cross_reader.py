@@ -34,13 +34,12 @@ QUESTIONS = [
 ]
 
 
-@pytest.fixture(params=[False, True], ids=["", "lexical"])
-def model(request) -> CrossReader:
+@pytest.fixture
+def model() -> CrossReader:
     """With adapters that have learnt something, in evaluation mode; long passages are cut."""
     torch.manual_seed(0)
-    sizes = {"chunk_tokens": 20, "question_tokens": 50, "first_word": 6}
     model = CrossReader.from_encoder(
-        checkpoint("bert"), adapter_rank=3, lexical=request.param, **sizes
+        checkpoint("bert"), adapter_rank=3, chunk_tokens=20, question_tokens=50
     ).eval()
     with torch.no_grad():
         for name, parameter in model.named_parameters():
@@ -58,37 +57,6 @@ def batch(model) -> dict[str, torch.Tensor]:
     return {**model.collate(encoded(model)), "labels": torch.tensor([1, 2, 0, 0])}
 
 
-def matches_by_hand(model: CrossReader, passage, question) -> list[float]:
-    """The lexical score of each token of a passage, by loops over tokens."""
-    ids = [token for chunk in passage.chunks for token in chunk.ids]
-    lengths = [length for chunk in passage.chunks for length in chunk.lengths]
-    places = [place for chunk in passage.chunks for place in chunk.places]
-    weight = {
-        token: math.log(max(token - 5, 1)) / math.log(model.encoder.config.vocab_size - 5)
-        for token in [*ids, *question.ids]
-    }
-    whole = max(sum(weight[token] for token in question.ids), 1e-6)
-    before = question.ids[: question.blank][::-1]
-    after = question.ids[question.blank + 1 :]
-
-    def agree(one, other):
-        equal = [a == b for a, b in zip(one[:3], other[:3], strict=False)]
-        return [*equal, False].index(False) / 3
-
-    scores = []
-    for token in range(len(ids)):
-        start = token - places[token]
-        end = start + lengths[token]
-        features = []
-        for window in (20, 6):
-            around = [*ids[max(0, start - window) : start], *ids[end : end + window]]
-            features.append(min(1, sum(weight[t] for t in around if t in question.ids) / whole))
-        features += [agree(ids[:start][::-1], before), agree(ids[end:], after), 1 - start / len(ids)]
-        weights = model.lexical.weight[0].tolist()
-        scores.append(10 * sum(w * f for w, f in zip(weights, features, strict=True)))
-    return scores
-
-
 def by_hand(model: CrossReader, passage, question) -> list[float]:
     """The probabilities of one question: the encoder itself on chunks and question under a dense mask."""
     parts = [*(chunk.ids for chunk in passage.chunks), question.ids]
@@ -103,15 +71,12 @@ def by_hand(model: CrossReader, passage, question) -> list[float]:
     entities = [entity for chunk in passage.chunks for entity in chunk.entities]
     lengths = [length for chunk in passage.chunks for length in chunk.lengths]
     blank = model.blank_projection(states[last][question.blank])
-    lexical = (
-        matches_by_hand(model, passage, question) if model.lexical is not None else [0.0] * len(entities)
-    )
     pointed = dict.fromkeys(passage.entities, 0.0)
     counts = dict.fromkeys(passage.entities, 0.0)
     for token, (entity, length) in enumerate(zip(entities, lengths, strict=True)):
         if entity >= 0:
             score = torch.dot(blank, model.mention_projection(states[token])) / math.sqrt(len(blank))
-            pointed[entity] += math.exp(score + lexical[token]) / length
+            pointed[entity] += math.exp(score) / length
             counts[entity] += 1 / length
     often, asked = model.prior.weight[0].tolist()
     mass = {
@@ -214,9 +179,7 @@ def test_gradients_reach_adapters_and_head_and_nothing_else(model, batch):
     gradients = gradients_of(model.train(), batch)
     trained = {name for name, parameter in model.named_parameters() if parameter.requires_grad}
     assert gradients.keys() == trained
-    assert all(
-        name.startswith(("blank_", "mention_", "prior", "lexical")) or ".adapter_" in name for name in trained
-    )
+    assert all(name.startswith(("blank_", "mention_", "prior")) or ".adapter_" in name for name in trained)
     assert all(torch.isfinite(gradient).all() for gradient in gradients.values())
     assert all(gradient.abs().sum() > 0 for name, gradient in gradients.items() if not name.endswith("bias"))
 

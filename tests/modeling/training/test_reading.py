@@ -231,20 +231,6 @@ def test_words_start_with_their_vectors(tmp_path):
     assert reader.tokenizer.convert_tokens_to_ids("rain") != reader.tokenizer.unk_token_id
 
 
-def test_a_reader_can_start_from_another(tmp_path):
-    first = reading_module.build_reader(recipe("cross"), READINGS, tmp_path)
-    with torch.no_grad():
-        first.prior.weight.fill_(0.5)
-    first.save_pretrained(tmp_path / "first")
-    values = recipe("cross").to_dict()
-    values["model"]["config"] |= {"start": str(tmp_path / "first"), "lexical": True}
-    second = reading_module.build_reader(Recipe.from_dict(values), READINGS, tmp_path)
-    assert second.prior.weight.tolist() == [[0.5, 0.5]] and second.lexical.weight.abs().sum() == 0
-    view = whole(READINGS[0])
-    one, two = (r.answer([view.passage], [view.questions], [view.names]) for r in (first, second))
-    assert [a.probability for a in one[0]] == pytest.approx([a.probability for a in two[0]], abs=1e-6)
-
-
 def test_bad_recipes_are_named(corpus, tmp_path, capsys):
     wrong = Recipe.from_dict(recipe("cloze").to_dict() | {"model": {"name": "bart"}})
     with pytest.raises(RecipeError, match="'bart', which is no reader"):
