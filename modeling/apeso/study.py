@@ -169,14 +169,16 @@ def cell(name: str, model: Path, steps: int, *overrides: str) -> Cell:
     return Cell(name, RECIPE, (*here, f"training.max_steps={steps}", *overrides))
 
 
-def train_start(folder: Path, data: str | None, overrides: tuple[str, ...] = (), jobs: int = 2) -> Path:
+def train_start(
+    folder: Path, data: str | None, steps: Mapping[str, int], overrides: tuple[str, ...] = (), jobs: int = 2
+) -> Path:
     """The pointer-generator that learned to copy and then to write highlights; returns where it is."""
     prepare_pairs(folder / "data", data)
     files = str(folder / "data")
     blank = make_blank(folder / "blank", folder / "data")
-    copying = cell("copying", blank, STEPS["copying"], f"data.files.all={ALL_NEWS}", *overrides)
+    copying = cell("copying", blank, steps["copying"], f"data.files.all={ALL_NEWS}", *overrides)
     run_cells([copying], folder, files, jobs)
-    highlights = cell("highlights", folder / "copying" / "hub", STEPS["highlights"], *overrides)
+    highlights = cell("highlights", folder / "copying" / "hub", steps["highlights"], *overrides)
     run_cells([highlights], folder, files, jobs)
     return folder / "highlights" / "hub"
 
@@ -186,7 +188,7 @@ def train(
 ) -> None:
     """All stages, each starting from what the one before has left; finished ones are not run again."""
     steps = {stage: max(1, round(scale * count)) for stage, count in STEPS.items()}
-    start = train_start(folder, data, overrides, jobs)
+    start = train_start(folder, data, steps, overrides, jobs)
     entities = add_entity_layer(start, folder / "apeso-start")
     last = [
         cell("baseline", start, steps["last"], *overrides),
