@@ -283,6 +283,22 @@ def correlations(
     return found
 
 
+def agreement(
+    by_question: Mapping[str, Judgements],
+    read: Mapping[str, Any],
+    rouge: Mapping[str, Mapping[str, Sequence[float]]],
+) -> dict[str, Any]:
+    """All that is said about one reader and one set of judgements."""
+    columns = {"apes": apes_by_references(read)["first 1"], **rouge["first 1"]}
+    return {
+        "correlations": {question: correlations(own, read, rouge) for question, own in by_question.items()},
+        "matrix": matrix(columns),
+        "columns": list(columns),
+        "density": density_by_score(read),
+        "signature": read["signature"],
+    }
+
+
 def matrix(columns: Mapping[str, Sequence[float]]) -> list[list[float]]:
     """Pearson's r between metrics, over the rows where all are defined."""
     values = np.array(list(columns.values()), dtype=float)

@@ -141,27 +141,18 @@ def run_people(folder: Path, options: argparse.Namespace, readers: Sequence[str]
         judgements = experiments.truecased(by_question[questions[0]], data)
         rouge = stored(folder, f"rouge-{set_name}", lambda j=judgements: experiments.rouge_by_references(j))  # type: ignore[misc]
         judgements.references = [references[: options.references] for references in judgements.references]
+        asked = "" if options.references is None else f", first {options.references} references"
         for name in readers:
             apes = Apes(reader=name, cache_folder=options.cache)
             read = stored(
                 folder,
-                f"read-{set_name}-{name}",
+                f"read-{set_name}-{name}{asked}",
                 lambda apes=apes, j=judgements: experiments.read_judged(apes, j),  # type: ignore[misc]
             )
-            result = {
-                question: experiments.correlations(own, read, rouge) for question, own in by_question.items()
-            }
-            columns = {"apes": experiments.apes_by_references(read)["first 1"], **rouge["first 1"]}
             stored(
                 folder,
-                f"people-{set_name}-{name}",
-                lambda result=result, columns=columns, read=read: {  # type: ignore[misc]
-                    "correlations": result,
-                    "matrix": experiments.matrix(columns),
-                    "columns": list(columns),
-                    "density": experiments.density_by_score(read),
-                    "signature": read["signature"],
-                },
+                f"people-{set_name}-{name}{asked}",
+                lambda read=read, rouge=rouge, own=by_question: experiments.agreement(own, read, rouge),  # type: ignore[misc]
             )
 
 
@@ -317,7 +308,7 @@ def people_report(folder: Path) -> list[str]:
     parts: list[str] = []
     for set_name, questions in QUESTIONS_OF_PEOPLE.items():
         for reader, result in _load(folder, f"people-{set_name}-").items():
-            parts.append(f"## Agreement with people: {set_name}, {reader} reader")
+            parts.append(f"## Agreement with people: {set_name}, reader: {reader}")
             parts += _agreement(result["correlations"], questions)
             if len(result["correlations"][questions[0]]) > 2:  # several references
                 parts += _by_references(result["correlations"], questions)
