@@ -387,19 +387,21 @@ def _earliness(passage: str, question: str, ids: Sequence[str]) -> list[float]:
 
 def _overlap(passage: str, question: str, ids: Sequence[str]) -> list[float]:
     """How many words near the blank are also near a mention, at the best mention."""
-    near_blank = next(_neighbours(question, PLACEHOLDER), frozenset())
-    return [
-        float(max((len(near_blank & near) for near in _neighbours(passage, id)), default=0)) for id in ids
-    ]
+    near_blank = next((near for target, near in _neighbours(question) if target == PLACEHOLDER), frozenset())
+    best = dict.fromkeys(ids, 0.0)
+    for target, near in _neighbours(passage):
+        if target in best:
+            best[target] = max(best[target], float(len(near_blank & near)))
+    return list(best.values())
 
 
-def _neighbours(text: str, target: str) -> Iterator[frozenset[str]]:
-    """For each occurrence of `target` the words and entities around it, without function words."""
+def _neighbours(text: str) -> Iterator[tuple[str, frozenset[str]]]:
+    """Each blank and entity of a text with the words and entities around it, without function words."""
     tokens = _ID_OR_WORD.findall(text.lower())
     for place, token in enumerate(tokens):
-        if token == target:
+        if token.startswith("@"):
             around = tokens[max(0, place - _WINDOW) : place] + tokens[place + 1 : place + 1 + _WINDOW]
-            yield frozenset(word for word in around if word not in STOP_WORDS)
+            yield token, frozenset(word for word in around if word not in STOP_WORDS)
 
 
 _ID_OR_WORD = re.compile(r"@entity\d+|@placeholder|\w+")
