@@ -68,23 +68,43 @@ VARIANTS = {
     "red-1024-lsh": Variant("red", 1024, layers=("lsh",), **FRESH, thesis="below alternating"),
     "led-1024-from-scratch": Variant("led", 1024, 128, pretrained=False),
 }
-# What is compared: a title, the models, and the one that the others are tested against.
+
+
+class Comparison(NamedTuple):
+    """Models, the one that the others are tested against, and what the thesis makes one expect."""
+
+    names: tuple[str, ...]
+    base: str
+    expectation: str
+
+
 GROUPS = {
-    "LED against BART at equal length": (["bart-512", "led-512"], "bart-512"),
-    "By input length, beginning starts": (["led-512", "led-1024", "led-2048", "led-4096"], "led-512"),
-    "By input length, random starts": (
-        ["led-512-random-starts", "led-1024-random-starts", "led-2048-random-starts"],
+    "LED against BART at equal length": Comparison(
+        ("bart-512", "led-512"), "bart-512", "about equal, BART slightly ahead (Table 6.7)"
+    ),
+    "By input length, beginning starts": Comparison(
+        ("led-512", "led-1024", "led-2048", "led-4096"),
+        "led-512",
+        "on arXiv, longer is a little better (Table E.3)",
+    ),
+    "By input length, random starts": Comparison(
+        ("led-512-random-starts", "led-1024-random-starts", "led-2048-random-starts"),
         "led-512-random-starts",
+        "longer is clearly better, and all are below beginning starts (Table E.4)",
     ),
-    "By window, 1024 tokens": (
-        ["led-1024-w32", "led-1024-w64", "led-1024", "led-1024-w256"],
+    "By window, 1024 tokens": Comparison(
+        ("led-1024-w32", "led-1024-w64", "led-1024", "led-1024-w256"),
         "led-1024-w256",
+        "smaller windows lose 1% to 7% (Table E.1)",
     ),
-    "RED against LED, self-attention not pretrained": (
-        ["led-1024-random-attention", "red-1024", "red-1024-local", "red-1024-lsh", "led-1024"],
+    "RED against LED, self-attention not pretrained": Comparison(
+        ("led-1024-random-attention", "red-1024", "red-1024-local", "red-1024-lsh", "led-1024"),
         "led-1024-random-attention",
+        "RED with alternating layers is ahead, pretrained self-attention further still (Table 6.8)",
     ),
-    "What the denoiser is worth": (["led-1024", "led-1024-from-scratch"], "led-1024-from-scratch"),
+    "What the denoiser is worth": Comparison(
+        ("led-1024", "led-1024-from-scratch"), "led-1024-from-scratch", "not asked there"
+    ),
 }
 
 
@@ -271,8 +291,10 @@ def score_study(names: Sequence[str], folder: Path, documents: Documents, data: 
             found["losses"] = exchanged_loss(folder / name, VARIANTS[name], data)
         rows[name] = found
     signatures = {metric: str(score.signature) for metric, score in next(iter(cards.values())).items()}
+    steps = sorted({row["step"] for row in rows.values() if "step" in row})
     return {
         "documents": len(documents.ids),
+        "steps": " or ".join(map(str, steps)),
         "tokens": documents.tokens,
         "rows": rows,
         "tests": group_tests(rows),
@@ -286,7 +308,7 @@ def group_tests(rows: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, fl
     from summarily.metrics.resampling import holm, paired_test
 
     tests: dict[str, dict[str, float]] = {}
-    for title, (names, base) in GROUPS.items():
+    for title, (names, base, _) in GROUPS.items():
         others = [name for name in names if name in rows and name != base] if base in rows else []
         values = [
             paired_test(
@@ -320,10 +342,12 @@ def correlations(rows: Mapping[str, Mapping[str, Any]], documents: Documents) ->
 
 
 def markdown(study: Mapping[str, Any]) -> str:
-    """One table for each comparison, the baselines in the first, then the correlations of section 7.2.3."""
-    lines: list[str] = []
+    """The document: the reading, a table for each comparison, and the correlations of section 7.2.3."""
+    lines = [*_INTRODUCTION.format(**study).splitlines(), "", *reading(study), ""]
+    lines += ["![Scores by length and window](by_length.png)", ""]
+    lines += ["![Scores by document length and start](by_document.png)", "", "## Tables", ""]
     floor = [name for name in study["rows"] if name not in VARIANTS]
-    for number, (title, (names, base)) in enumerate(GROUPS.items()):
+    for number, (title, (names, base, _)) in enumerate(GROUPS.items()):
         lines += [f"### {title}", "", _HEAD, "|" + "---|" * (_HEAD.count("|") - 1)]
         for name in [*(floor if not number else []), *(name for name in names if name in study["rows"])]:
             lines.append(_row(name, study["rows"][name], study["tests"][title].get(name), name == base))
@@ -335,6 +359,60 @@ def markdown(study: Mapping[str, Any]) -> str:
             cells = [f"{values[key][0]:+.2f} ({values[key][1]:.2f})" for key in KEYS]
             lines.append(f"| {name} | {what} | {' | '.join(cells)} |")
     return "\n".join([*lines, "", *(f"`{signature}`" for signature in study["signatures"].values())])
+
+
+_INTRODUCTION = """\
+# LED and RED on long documents, at the scale of one CPU core
+
+By `summarily study long --data FOLDER` (`make study-long`), which trains, scores and writes all of this. Papers of
+arXiv, body to abstract: models of 6 to 8 million parameters, all from the same small denoiser, all {steps} steps of two
+documents, all summaries greedy; {documents} held-out papers, chosen by nothing but their place in the file. Parts before
+the first heading are cut off and papers that repeat their abstract left out, since both hold the answer. One seed.
+`p` is a paired permutation test of ROUGE-1 against the base of the comparison, corrected by Holm. "Source exchanged" is the test loss
+when every abstract is predicted from another paper's body: as high as the test loss, the model does not use its source.
+Minutes are those of a machine that was shared with other work.
+
+## What it says
+"""
+
+
+def reading(study: Mapping[str, Any]) -> list[str]:
+    """What each comparison shows, and whether that is what the thesis makes one expect; from the numbers alone."""
+    lines = []
+    for title, (names, base, expectation) in GROUPS.items():
+        tests = study["tests"][title]
+        found = {name: study["rows"][name]["scores"]["rouge1"] for name in names if name in study["rows"]}
+        if not tests:
+            continue
+        clear = [name for name, p in tests.items() if p < 0.05]
+        told = [f"{name} {100 * (found[name] - found[base]):+.1f}" for name in clear]
+        ours = (
+            f"against {base}, clearly different in ROUGE-1: {', '.join(told)}"
+            if clear
+            else "no clear difference"
+        )
+        spread = 100 * (max(found.values()) - min(found.values()))
+        lines.append(
+            f"- **{title}.** Thesis: {expectation}. Here: {ours} (ROUGE-1 from {100 * min(found.values()):.1f} to "
+            f"{100 * max(found.values()):.1f}, {spread:.1f} apart)."
+        )
+    trained = {name: row["losses"] for name, row in study["rows"].items() if "losses" in row}
+    gains = {name: losses["exchanged"] - losses["own"] for name, losses in trained.items()}
+    if gains:
+        best = max(gains, key=gains.__getitem__)
+        lines.append(
+            f"- **Do they read?** The right source lowers the loss of a target token by {min(gains.values()):.3f} to "
+            f"{gains[best]:.3f} nats ({best}), of {trained[best]['own']:.2f}."
+        )
+    floor = {name: row["scores"]["rouge1"] for name, row in study["rows"].items() if name not in VARIANTS}
+    top = max(trained, key=lambda name: study["rows"][name]["scores"]["rouge1"], default=None)
+    if top:
+        told = " and ".join(f"{100 * score:.1f} by the {name}" for name, score in floor.items())
+        lines.append(
+            f"- **Against doing nothing.** The best model, {top}, has ROUGE-1 "
+            f"{100 * study['rows'][top]['scores']['rouge1']:.1f}, beside {told}."
+        )
+    return lines
 
 
 _HEAD = (

@@ -92,6 +92,7 @@ def test_a_study_trains_scores_and_goes_on(tmp_path, data, denoiser, monkeypatch
         and "sms|" in table
         and "| led-512-random-starts | normalised start |" in table
     )
+    assert "2 steps" in table and "**Do they read?**" in table and "beside" in table
     for name in ("by_length.png", "by_document.png"):
         assert (tmp_path / "out" / name).stat().st_size > 1000
     capsys.readouterr()
@@ -132,7 +133,7 @@ def test_names_of_bases_tell_variants_apart():
     for variant in study.VARIANTS.values():
         by_base.setdefault(variant.base, set()).add(variant._replace(starts="", thesis=""))
     assert all(len(variants) == 1 for variants in by_base.values())
-    assert all(name in study.VARIANTS for names, base in study.GROUPS.values() for name in (*names, base))
+    assert all(name in study.VARIANTS for names, base, _ in study.GROUPS.values() for name in (*names, base))
 
 
 def test_normalised_starts_are_those_of_the_tokenizer(denoiser):
@@ -146,3 +147,22 @@ def test_normalised_starts_are_those_of_the_tokenizer(denoiser):
     ]
     assert study.normalised_starts(documents, 128) == pytest.approx(expected)
     assert np.ptp(expected) > 0
+
+
+def test_the_reading_follows_the_numbers():
+    def row(score, own=6.0, exchanged=6.0):
+        return {"scores": {"rouge1": score}, "losses": {"own": own, "exchanged": exchanged}}
+
+    rows = {
+        "first 130 words of the body": {"scores": {"rouge1": 0.30}},
+        "bart-512": row(0.20, exchanged=6.1),
+        "led-512": row(0.25),
+    }
+    title = "LED against BART at equal length"
+    tests = {key: {} for key in study.GROUPS} | {title: {"led-512": 0.01}}
+    clear = study.reading({"rows": rows, "tests": tests})
+    assert "clearly different in ROUGE-1: led-512 +5.0" in clear[0] and "5.0 apart" in clear[0]
+    assert "by 0.000 to 0.100 nats (bart-512)" in clear[1]
+    assert "led-512, has ROUGE-1 25.0, beside 30.0 by the first 130 words" in clear[2]
+    unclear = study.reading({"rows": rows, "tests": tests | {title: {"led-512": 0.2}}})
+    assert "no clear difference" in unclear[0]
