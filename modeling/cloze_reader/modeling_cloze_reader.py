@@ -86,15 +86,22 @@ class ClozeReader(PreTrainedModel):
         self.post_init()
 
     def _init_weights(self, module: nn.Module) -> None:
+        """Larger than the paper's U(-0.01, 0.01), under which entities are all but the same word for too long."""
         if isinstance(module, nn.Embedding):
-            init.uniform_(module.weight, -0.01, 0.01)
+            init.normal_(module.weight, std=0.5)  # about as long as GloVe's vectors
             if module.padding_idx is not None:
                 init.zeros_(module.weight[module.padding_idx])
         elif isinstance(module, nn.GRU):
             for name, weight in module.named_parameters():
-                init.normal_(weight, std=0.0 if name.startswith("bias") else 0.1)
+                if name.startswith("bias"):
+                    init.zeros_(weight)
+                elif name.startswith("weight_hh"):
+                    for gate in weight.chunk(3):
+                        init.orthogonal_(gate)
+                else:
+                    init.xavier_uniform_(weight)
         elif isinstance(module, nn.Linear):
-            init.uniform_(module.weight, -0.01, 0.01)
+            init.xavier_uniform_(module.weight)
             if module.bias is not None:
                 init.zeros_(module.bias)
 

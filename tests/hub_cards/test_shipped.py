@@ -22,7 +22,9 @@ def test_a_shipped_model_is_small_and_has_a_card_with_results(name):
     assert not {"pytorch_model.bin"} & set(files), "safetensors only"
     card = files["README.md"].read_text()
     assert card.startswith("---\n") and "model-index" in card and "## Limits" in card
-    assert re.search(r"`rouge\|", card), "scores come with their signatures"
+    assert re.search(r"`rouge\||\| accuracy \|", card), (
+        "scores come with their signatures, readers with accuracies"
+    )
 
 
 def test_an_unknown_model_is_named():
