@@ -113,11 +113,10 @@ class TrainedReader:
         return model.answer(passages, questions, names, **options)
 
     def signature_fields(self) -> dict[str, Any]:
-        return {
-            "reader": self.kind,
-            "model": self.resolved.identity,
-            "relabel": "always" if self.relabel else "training",
-        }
+        fields: dict[str, Any] = {"reader": self.kind, "model": self.resolved.identity}
+        if self.kind == "attentive":
+            fields["relabel"] = "always" if self.relabel else "training"
+        return fields
 
 
 # --- extractive models ------------------------------------------------------------------------------------
