@@ -29,7 +29,7 @@ PAPER_ROWS = {
     "gold": (85.5, 6.00, 4.90),
     "source": (61.1, None, None),
     "lead 3": (45.1, None, None),
-    "shuffled gold, names whole": (30.9, None, None),
+    "shuffled gold, every word": (30.9, None, None),
 }
 _COLLECTIONS = {
     "all": "all articles",
