@@ -124,7 +124,9 @@ def make_cells(
 ) -> list[Cell]:
     """One run per reward and one without any; all with the same batches, steps and learning rate."""
     common = (
+        "schedule.kind=constant",
         f"schedule.learning_rate={rate}",
+        "schedule.warmup_steps=0",
         "training.normalize=examples",
         "training.log_every=1",
         f"training.evaluate_every={max(1, steps // 4)}",
@@ -389,13 +391,13 @@ def _time_table(study: Mapping[str, Any]) -> list[str]:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--copying", type=int, default=800, help="steps of learning to copy (default: %(default)s)"
+        "--copying", type=int, default=1000, help="steps of learning to copy (default: %(default)s)"
     )
     parser.add_argument(
-        "--start", type=int, default=300, help="steps of cross entropy (default: %(default)s)"
+        "--start", type=int, default=400, help="steps of cross entropy (default: %(default)s)"
     )
     parser.add_argument(
-        "--steps", type=int, default=120, help="of every run from there (default: %(default)s)"
+        "--steps", type=int, default=100, help="of every run from there (default: %(default)s)"
     )
     parser.add_argument(
         "--rate", type=float, default=5e-4, help="learning rate of every run (default: %(default)s)"
