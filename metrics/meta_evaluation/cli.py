@@ -488,23 +488,8 @@ def _add_recommend(studies: Any) -> None:
         help="which metric for whom, from the numbers that were kept",
         description="Which metric for whom, with intervals, as Markdown; the same numbers give the same bytes.",
     )
-    parser.add_argument(
-        "folder", nargs="?", help="of --keep (default: the results that come with the package)"
-    )
-    parser.add_argument("--out", metavar="FILE", help="write it to FILE")
+    _from_kept(parser)
     parser.set_defaults(run=run_recommend)
-
-
-def run_recommend(options: argparse.Namespace) -> int:
-    from summarily.metrics.files import write_atomically
-    from summarily.metrics.meta_evaluation.recommendation import STORED, recommend
-    from summarily.metrics.meta_evaluation.scores import load_results
-
-    text = recommend(load_results(options.folder or STORED))
-    print(text, end="")
-    if options.out:
-        write_atomically(options.out, text)
-    return 0
 
 
 def _add_thesis(studies: Any) -> None:
@@ -513,10 +498,26 @@ def _add_thesis(studies: Any) -> None:
         help="kept results in the shape of the thesis' tables, next to its numbers",
         description="Tables 6.1, 6.3 to 6.6 and 7.1 of the thesis with our numbers beside its own, as Markdown.",
     )
+    _from_kept(parser)
+    parser.set_defaults(run=run_thesis)
+
+
+def _from_kept(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "folder", nargs="?", help="of --keep (default: the results that come with the package)"
     )
-    parser.set_defaults(run=run_thesis)
+    parser.add_argument(
+        "--update",
+        metavar="FILE",
+        help="put the text between the lines of FILE that are named after the command",
+    )
+
+
+def run_recommend(options: argparse.Namespace) -> int:
+    from summarily.metrics.meta_evaluation.recommendation import STORED, recommend
+    from summarily.metrics.meta_evaluation.scores import load_results
+
+    return _print_kept(options, "summarily meta recommend", recommend(load_results(options.folder or STORED)))
 
 
 def run_thesis(options: argparse.Namespace) -> int:
@@ -524,6 +525,16 @@ def run_thesis(options: argparse.Namespace) -> int:
     from summarily.metrics.meta_evaluation.scores import load_results
     from summarily.metrics.meta_evaluation.thesis import thesis_tables
 
-    for table in thesis_tables(load_results(options.folder or STORED)):
-        print(f"{table.title}\n\n{table.markdown()}\n")
+    tables = thesis_tables(load_results(options.folder or STORED))
+    text = "\n\n".join(f"{table.title}\n\n{table.markdown()}" for table in tables)
+    return _print_kept(options, "summarily meta thesis", f"{text}\n")
+
+
+def _print_kept(options: argparse.Namespace, command: str, text: str) -> int:
+    from summarily.metrics.meta_evaluation.reports import update_document
+
+    if options.update:
+        update_document(options.update, command, text)
+    else:
+        print(text, end="")
     return 0

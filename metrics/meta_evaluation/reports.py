@@ -8,13 +8,16 @@ from __future__ import annotations
 import html
 import io
 import math
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from summarily.metrics.base import MissingRequirement
+from summarily.metrics.base import InputError, MissingRequirement
+from summarily.metrics.files import write_atomically
 from summarily.metrics.tables import format_table
 
 _STYLE = """
@@ -106,6 +109,25 @@ def page(title: str, sections: Sequence[Section], more: str = "") -> str:
         f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><title>{html.escape(title)}</title>'
         f"<style>{_STYLE}</style></head>\n<body><h1>{html.escape(title)}</h1>\n{body}\n</body></html>\n"
     )
+
+
+def update_document(path: str | os.PathLike[str], name: str, text: str) -> None:
+    """Put `text` between the lines `<!-- name -->` and `<!-- end of name -->` of a document.
+
+    Example:
+        >>> import pathlib, tempfile
+        >>> file = pathlib.Path(tempfile.mkdtemp()) / "README.md"
+        >>> _ = file.write_text("<!-- numbers -->\\nold\\n<!-- end of numbers -->\\n")
+        >>> update_document(file, "numbers", "new"); file.read_text()
+        '<!-- numbers -->\\n\\nnew\\n\\n<!-- end of numbers -->\\n'
+    """
+    document = Path(path).read_text(encoding="utf-8")
+    start, end = f"<!-- {name} -->\n", f"<!-- end of {name} -->\n"
+    before, found_start, rest = document.partition(start)
+    _, found_end, after = rest.partition(end)
+    if not (found_start and found_end):
+        raise InputError(f"{path} has no lines {start.strip()} and {end.strip()} to write between.")
+    write_atomically(path, f"{before}{start}\n{text.strip()}\n\n{end}{after}")
 
 
 def number(value: float | None, digits: int = 3, sign: bool = False) -> str:

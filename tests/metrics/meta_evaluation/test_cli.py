@@ -35,7 +35,7 @@ def run(tmp_path, capsys, monkeypatch):
                 *map(str, arguments),
                 *(
                     ["--scores", str(tmp_path / "scores")]
-                    if arguments[0] not in ("report", "recommend")
+                    if arguments[0] not in ("report", "recommend", "thesis")
                     else []
                 ),
             ]
@@ -82,6 +82,14 @@ def test_everything_on_a_table_is_kept_and_reported_again_byte_for_byte(run, jud
         assert summary[:40] not in gzip.decompress(file.read_bytes()).decode(), "numbers only, no texts"
     texts = [run("recommend", kept)[1] for _ in range(2)]
     assert texts[0] == texts[1] and "To choose between" not in texts[0]
+    document = tmp_path / "README.md"
+    document.write_text(
+        "a\n<!-- summarily meta recommend -->\nstale\n<!-- end of summarily meta recommend -->\nb\n"
+    )
+    assert run("recommend", kept, "--update", document)[0] == 0
+    assert texts[0] in document.read_text() and "stale" not in document.read_text()
+    code, _, err = run("thesis", kept, "--update", document)
+    assert code == 2 and "<!-- summarily meta thesis -->" in err
 
 
 def test_the_tables_as_json_and_markdown(run, judged, tmp_path):
