@@ -29,7 +29,8 @@ def write_remote_code(model: PreTrainedModel | type[PreTrainedModel], folder: st
     """Copy the files that `model`'s class is made of into `folder`, side by side, and name them in its config.json.
 
     The files that the model imports from this package come along, whatever their depth; imports between them become
-    relative. `folder` must already hold the saved model. Returns the files written.
+    relative. `folder` must already hold the saved model; a tokenizer of ours that is saved there too gets its code as
+    well. Returns the files written.
 
     Example:
 
@@ -51,7 +52,8 @@ def write_remote_code(model: PreTrainedModel | type[PreTrainedModel], folder: st
         )
     auto_map = _auto_map(model_class)
     written = []
-    for name, text in sorted(flat_sources(model_class.__module__).items()):
+    sources = flat_sources(model_class.__module__) | _tokenizer_sources(folder / "tokenizer_config.json")
+    for name, text in sorted(sources.items()):
         path = folder / f"{name}.py"
         path.write_text(text, encoding="utf-8")
         written.append(path)
@@ -59,6 +61,20 @@ def write_remote_code(model: PreTrainedModel | type[PreTrainedModel], folder: st
     config["auto_map"] = auto_map
     config_file.write_text(json.dumps(config, indent=2, sort_keys=True) + "\n", encoding="utf-8")
     return written
+
+
+def _tokenizer_sources(config_file: Path) -> dict[str, str]:
+    """The code of a tokenizer that is one of ours, whose configuration then names it."""
+    if not config_file.is_file():
+        return {}
+    config = json.loads(config_file.read_text(encoding="utf-8"))
+    for family in FAMILIES:
+        if family.tokenizer and family.tokenizer == config.get("tokenizer_class"):
+            file = f"tokenization_{family.folder}"
+            config["auto_map"] = {"AutoTokenizer": [None, f"{file}.{family.tokenizer}"]}
+            config_file.write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
+            return flat_sources(f"{PACKAGE}.modeling.{family.folder}.{file}")
+    return {}
 
 
 def flat_sources(module: str) -> dict[str, str]:

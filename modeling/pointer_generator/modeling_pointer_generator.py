@@ -410,6 +410,15 @@ class PointerGeneratorForConditionalGeneration(PointerGeneratorPreTrainedModel, 
         shifted = F.pad(labels[:, :-1], (1, 0), value=self.config.decoder_start_token_id)
         return shifted.masked_fill(shifted == -100, self.config.pad_token_id)
 
+    def compute_transition_scores(self, sequences, scores, *args, **kwargs):
+        """As in transformers, which takes the width of the scores from the configuration; ours may be wider."""
+        size = self.config.vocab_size
+        self.config.vocab_size = scores[0].shape[-1]
+        try:
+            return super().compute_transition_scores(sequences, scores, *args, **kwargs)
+        finally:
+            self.config.vocab_size = size
+
     def _prepare_cache_for_generation(self, generation_config, model_kwargs, *args, **kwargs):
         """`generate` would make a cache of keys and values; the state of an LSTM is another."""
         if generation_config.cache_implementation is not None:

@@ -1,7 +1,7 @@
 """A task in which salient tokens decide, with and without the entity layer and the entity penalty.
 
 A source has eight marked words among others. Those behind one of the two marks are mentioned in the summary with
-probability 0.45 each, those behind the other never. The most likely summary mentions none of them, so a search for
+probability 0.35 each, those behind the other never. The most likely summary mentions none of them, so a search for
 likely summaries leaves out what matters; the entity layer knows which words may matter, and the penalty asks for them.
 """
 
@@ -15,7 +15,7 @@ from summarily.modeling import ApesoConfig, ApesoForConditionalGeneration
 from summarily.modeling.generation.summary_beam_search import summary_beam_search
 
 END, MARKS, FIRST_WORD, VOCABULARY = 1, (3, 4), 5, 40
-SOURCE, MARKED, SALIENT_SHARE, MENTIONED = 24, 8, 0.3, 0.45
+SOURCE, MARKED, SALIENT_SHARE, MENTIONED = 24, 8, 0.5, 0.35
 # alpha, beta and gamma are values of the paper's grid, gamma chosen on another seed than those below.
 SEARCH = {"num_beams": 8, "max_new_tokens": MARKED + 1, "alpha": 0.9, "beta": 0.5}
 GAMMA = 10.0
@@ -76,14 +76,15 @@ def test_the_layer_learns_what_is_salient_and_the_penalty_asks_for_it():
         attention = model.model.encoder(batch["input_ids"]).entity_attention
     gold = batch["entity_labels"] == 1
     assert attention[gold].mean() > attention[~gold].mean() + 0.2
-    assert f1(model, batch, GAMMA) > f1(model, batch, 0.0) + 0.02
+    with_penalty, without = f1(model, batch, GAMMA), f1(model, batch, 0.0)
+    assert with_penalty > without + 0.05, (with_penalty, without)
 
 
 @pytest.mark.slow
 def test_entity_layer_and_penalty_help_over_five_seeds():
     """Against the baseline, and against the same penalty with a layer that has learnt nothing."""
     scores = {"baseline": [], "penalty alone": [], "layer and penalty": []}
-    for seed in range(1, 6):
+    for seed in range(11, 16):
         batch = examples(200, torch.Generator().manual_seed(1000 + seed))
         baseline, apeso = trained(seed, delta=0.0), trained(seed, delta=0.5)
         scores["baseline"].append(f1(baseline, batch, 0.0))

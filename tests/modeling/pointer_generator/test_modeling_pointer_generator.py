@@ -249,6 +249,34 @@ def test_attention_of_every_step_is_returned_by_generate(model):
     assert [tuple(step[0].shape) for step in outputs.cross_attentions] == [(3, 1, 1, 19)] * 4
 
 
+@pytest.mark.parametrize("beams", [1, 3])
+def test_transition_scores_are_those_of_the_copied_words_too(beams):
+    model = tiny()
+    model.copy_switch.bias.data.fill_(4.0)
+    source = torch.tensor([[20, 21, 22, 20], [20, 21, 20, 21]])
+    outputs = model.generate(
+        source,
+        num_beams=beams,
+        max_new_tokens=4,
+        min_new_tokens=4,
+        do_sample=False,
+        output_scores=True,
+        return_dict_in_generate=True,
+    )
+    indices = (outputs.beam_indices,) if beams > 1 else ()
+    scores = model.compute_transition_scores(outputs.sequences, outputs.scores, *indices)
+    with torch.no_grad():
+        logits = model(input_ids=source, decoder_input_ids=outputs.sequences[:, :-1]).logits
+    logits[..., 1] = -torch.inf  # what min_new_tokens does
+    if beams == 1:
+        expected = logits.gather(2, outputs.sequences[:, 1:, None])[..., 0]
+        torch.testing.assert_close(scores, expected, rtol=0, atol=1e-4)
+    assert (outputs.sequences >= VOCABULARY).any()
+    torch.testing.assert_close(
+        scores.sum(1), logits.gather(2, outputs.sequences[:, 1:, None])[..., 0].sum(1), rtol=0, atol=1e-4
+    )
+
+
 def test_a_cache_of_transformers_is_refused(model):
     with pytest.raises(ValueError, match="cache_implementation='static'"):
         model.generate(torch.tensor([[5, 6]]), cache_implementation="static", max_new_tokens=2)

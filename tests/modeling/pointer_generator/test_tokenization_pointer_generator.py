@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 
@@ -15,6 +16,7 @@ from summarily.modeling import (
     PointerGeneratorForConditionalGeneration,
     PointerGeneratorTokenizer,
 )
+from summarily.modeling.remote_code import write_remote_code
 from summarily.modeling.training.collators import SummaryCollator
 from summarily.modeling.training.recipe import TokenizerSection
 from summarily.modeling.training.tokenizers import train_tokenizer
@@ -121,6 +123,27 @@ def test_auto_tokenizer_loads_it_in_a_new_process(tokenizer, tmp_path):
     result = subprocess.run([sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True)
     assert result.returncode == 0, result.stderr[-2000:]
     assert json.loads(result.stdout) == [[], ["Čech"]]  # imported only when it is needed
+
+
+def test_the_tokenizer_loads_as_remote_code_beside_its_model(tokenizer, tmp_path):
+    config = PointerGeneratorConfig(vocab_size=len(tokenizer), embedding_size=4, hidden_size=4)
+    model = PointerGeneratorForConditionalGeneration(config)
+    model.save_pretrained(tmp_path / "model")
+    tokenizer.save_pretrained(tmp_path / "model")
+    names = [path.name for path in write_remote_code(model, tmp_path / "model")]
+    assert "tokenization_pointer_generator.py" in names and "modeling_pointer_generator.py" in names
+    code = (
+        "import sys; sys.modules['summarily'] = None\n"  # cannot be imported
+        "from transformers import AutoTokenizer\n"
+        "t = AutoTokenizer.from_pretrained(sys.argv[1], trust_remote_code=True)\n"
+        "assert type(t).__module__.startswith('transformers_modules.'), type(t)\n"
+        "print(t('the Čech').unknown_words)"
+    )
+    environment = {**os.environ, "HF_HOME": str(tmp_path / "home")}
+    command = [sys.executable, "-I", "-c", code, str(tmp_path / "model")]
+    result = subprocess.run(command, capture_output=True, text=True, env=environment)
+    assert result.returncode == 0, result.stderr[-2000:]
+    assert result.stdout.strip() == "['Čech']"
 
 
 @pytest.mark.parametrize("beams", [1, 4])
