@@ -8,8 +8,14 @@ import tempfile
 from pathlib import Path
 
 SPACES = Path(__file__).parents[3] / "spaces"
-PICTURES = ("scorecard", "summarize", "attention", "judge")
-"""Screenshots of this name become `spaces/<name>/picture.png`."""
+PICTURES = {
+    "scorecard": "scorecard/picture.png",
+    "transport": "scorecard/why.png",
+    "summarize": "summarize/picture.png",
+    "attention": "attention/picture.png",
+    "judge": "judge/picture.png",
+}
+"""Screenshot: the file that is kept of it."""
 
 
 def main() -> int:
@@ -19,8 +25,8 @@ def main() -> int:
         os.environ["PICTURES"] = folder
         code = pytest.main(["-q", "-m", "browser", str(Path(__file__).parent)])
         if code == 0:
-            for name in PICTURES:
-                keep(Path(folder) / f"{name}.png", SPACES / name / "picture.png")
+            for name, target in PICTURES.items():
+                keep(Path(folder) / f"{name}.png", SPACES / target)
     return int(code)
 
 
