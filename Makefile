@@ -2,6 +2,7 @@
 # make space  open the scorecard in the browser (NAME=summarize, attention, judge or a metric for another Space)
 # make test   install everything and run the test suite;  make test-browser  the Spaces in headless Chromium
 # make lint   ruff and mypy;  make bench  our speed beside the peers';  make slow  what takes minutes
+# make study-apeso       pointer-generator and APESO on news, resumable (about 30 minutes)
 # make study-long        the thesis' experiments with long documents, resumable (about an hour)
 # make study-attention   the papers' comparison of attention mechanisms, resumable (about 90 minutes)
 
@@ -13,7 +14,7 @@ INSTALL := $(BIN)/pip install --quiet --disable-pip-version-check --constraint c
 THREADS := OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 TOKENIZERS_PARALLELISM=false
 BENCHMARKS := $(filter-out __init__ timing,$(basename $(notdir $(wildcard tests/benchmarks/*.py))))
 
-.PHONY: demo space test test-browser pictures lint types bench slow study-apes study-attention study-long clean
+.PHONY: demo space test test-browser pictures lint types bench slow study-apes study-apeso study-attention study-long clean
 
 demo: $(VENV)/demo.installed
 	$(BIN)/summarily score --sample
@@ -54,6 +55,9 @@ bench: $(VENV)/all.installed
 # Studies take their data from SUMMARILY_DATA (or DATA=folder) and go on where they were stopped.
 study-apes: $(VENV)/all.installed
 	$(BIN)/summarily study apes $(if $(DATA),--data $(DATA))
+
+study-apeso: $(VENV)/all.installed
+	$(BIN)/summarily study apeso $(if $(DATA),--data $(DATA))
 
 study-attention: $(VENV)/all.installed
 	$(BIN)/summarily study attention $(if $(DATA),--data $(DATA))
