@@ -516,7 +516,11 @@ def encode(rows: Any, tokenizer: PreTrainedTokenizerBase, section: DataSection) 
 def _encode_rows(
     rows: Mapping[str, list[str]], tokenizer: PreTrainedTokenizerBase, section: DataSection
 ) -> dict[str, list[Any]]:
-    options = {"truncation": True, "add_special_tokens": True, "return_attention_mask": False}
+    options: dict[str, Any] = {
+        "truncation": True,
+        "add_special_tokens": True,
+        "return_attention_mask": False,
+    }
     longest = section.max_source_tokens
     if section.starts == "random":
         if section.entities or hasattr(tokenizer, "unknown_word"):

@@ -70,7 +70,7 @@ def summarize(
         )  # given to `generate`, they would stand in for what the model predicts
         with accelerator.autocast():
             outputs = model.generate(**inputs, **search)  # type: ignore[operator]
-        words = {}
+        words: dict[str, Any] = {}
         if "unknown_words" in rows.column_names:  # what a model that copies has copied
             words["unknown_words"] = [rows[i]["unknown_words"] for i in batch]
         texts = tokenizer.batch_decode(outputs, skip_special_tokens=True, **words)
