@@ -55,3 +55,22 @@ def test_the_cross_reader_reads_long_passages_beyond_the_encoder_limit(cross):
     [answers] = cross.answer([f"{filler}{PASSAGE}"], [list(QUESTIONS)], [NAMES])
     right = [answer.entity == gold for answer, gold in zip(answers, QUESTIONS.values(), strict=True)]
     assert sum(right) >= 3, "a little is lost among hundreds of words that say nothing"
+
+
+@pytest.fixture(scope="module")
+def attentive():
+    return AutoModel.from_pretrained(folder("cloze-reader")).eval()
+
+
+def test_the_attentive_reader_brings_its_vocabulary(attentive):
+    path = Path(folder("cloze-reader"))
+    assert sum(file.stat().st_size for file in path.iterdir()) < 12 * 2**20
+    assert attentive.dtype == torch.float32
+    assert len(attentive.tokenizer) == attentive.config.vocab_size
+    assert attentive.tokenizer.tokenize("Snow fell on @entity12") == ["snow", "fell", "on", "@entity12"]
+
+
+def test_the_attentive_reader_finds_most_of_what_the_passage_says(attentive):
+    [answers] = attentive.answer([PASSAGE], [list(QUESTIONS)])
+    right = [answer.entity == gold for answer, gold in zip(answers, QUESTIONS.values(), strict=True)]
+    assert sum(right) >= 3, answers
