@@ -391,13 +391,13 @@ def _time_table(study: Mapping[str, Any]) -> list[str]:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--copying", type=int, default=1000, help="steps of learning to copy (default: %(default)s)"
+        "--copying", type=int, default=700, help="steps of learning to copy (default: %(default)s)"
     )
     parser.add_argument(
-        "--start", type=int, default=400, help="steps of cross entropy (default: %(default)s)"
+        "--start", type=int, default=300, help="steps of cross entropy (default: %(default)s)"
     )
     parser.add_argument(
-        "--steps", type=int, default=100, help="of every run from there (default: %(default)s)"
+        "--steps", type=int, default=80, help="of every run from there (default: %(default)s)"
     )
     parser.add_argument(
         "--rate", type=float, default=5e-4, help="learning rate of every run (default: %(default)s)"
