@@ -12,14 +12,14 @@ import math
 import os
 import sqlite3
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from summarily.metrics import load, load_all
-from summarily.metrics.base import Example, InputError, Metric, Score
+from summarily.metrics.base import Example, InputError, Metric, Score, Values
 from summarily.metrics.files import write_atomically
 
 # The two halves of `score_examples`: here the statistics are of all examples, and the work is of those missing.
@@ -169,6 +169,46 @@ VALUES = {
 """The values that are reported; of every other metric the main score is."""
 
 
+class FirstReferences(Metric):
+    """Another metric that is shown the first references only; the signature says so where it makes a difference.
+
+    Example:
+        >>> metric = FirstReferences(load("rouge"), 1)
+        >>> metric.compute(["a cat"], [["a dog", "a cat"]]).mean["rouge1"]
+        0.5
+    """
+
+    def __init__(self, metric: Metric, count: int):
+        self.metric, self.count = metric, count
+        self.name, self.summary, self.preset = metric.name, metric.summary, metric.preset  # type: ignore[misc]
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        return self.metric.keys
+
+    def _cut(self, examples: Sequence[Example]) -> list[Example]:
+        return [replace(example, references=example.references[: self.count]) for example in examples]
+
+    def check(self) -> None:
+        self.metric.check()
+
+    def statistics(self, examples: Sequence[Example]) -> Any:
+        return self.metric.statistics(self._cut(examples)), any(
+            len(e.references) > self.count for e in examples
+        )
+
+    def signature_fields(self, statistics: Any) -> dict[str, Any]:
+        inner, makes_a_difference = statistics or (None, True)
+        cut = {"max_references": self.count} if makes_a_difference else {}
+        return {**self.metric.signature_fields(inner), **cut}
+
+    def requests(self, examples: Sequence[Example]) -> list[Any]:
+        return self.metric.requests(self._cut(examples))
+
+    def score_examples(self, examples: Sequence[Example], statistics: Any) -> Values:
+        return self.metric.score_examples(self._cut(examples), statistics[0])
+
+
 _OPTIONS: dict[str, dict[str, Any]] = {"rouge": {"split_sentences": True}, "bleurt": {"max_references": 1}}
 
 
@@ -176,8 +216,8 @@ def choose_metrics(names: str = "all", preset: str = "light") -> tuple[dict[str,
     """Metrics by label, and those left out with the reason.
 
     "all" is every metric that runs here: MoverScore with 1-grams and 2-grams, the movers with static and with
-    contextual embeddings, ROUGE with texts split into sentences (else Lsum is L), BLEURT with the first reference
-    only (it reads every reference with every summary, which costs as many times as much); otherwise a comma-separated list of names, each with its options in brackets if any.
+    contextual embeddings, ROUGE with texts split into sentences (else Lsum is L), APES and BLEURT with the first
+    reference only (they read every reference with every summary, which costs as many times as much); otherwise a comma-separated list of names, each with its options in brackets if any.
 
     Example:
         >>> list(choose_metrics("rouge, wms(embeddings=contextual)")[0])
@@ -193,6 +233,8 @@ def choose_metrics(names: str = "all", preset: str = "light") -> tuple[dict[str,
             metrics["mover-2"] = load(name, preset=preset, n_gram=2)
             continue
         metrics[name] = load(name, preset=preset, **_OPTIONS[name]) if name in _OPTIONS else metric
+        if name == "apes":
+            metrics[name] = FirstReferences(metric, 1)
         if name in ("wms", "sms", "s_wms"):
             metrics[f"{name} contextual"] = load(name, preset=preset, embeddings="contextual")
     return metrics, skipped
