@@ -259,9 +259,10 @@ class ClozeReader(PreTrainedModel):
         Example:
 
         >>> from summarily.hub_cards import folder
-        >>> reader = ClozeReader.from_pretrained(folder("cloze-reader"))  # doctest: +SKIP
-        >>> reader.answer(["@entity4 beat @entity2 ."], [["@placeholder lost to @entity4"]])  # doctest: +SKIP
-        [[Answer(entity='@entity2', probability=0.98, name=None)]]
+        >>> reader = ClozeReader.from_pretrained(folder("cloze-reader"))
+        >>> passage, question = "@entity4 beat @entity2 on Sunday .", "@entity4 beat @placeholder on Sunday ."
+        >>> reader.answer([passage], [[question]], [{"@entity2": "Burnley"}])[0][0].name
+        'Burnley'
         """
         if len(questions) != len(passages) or (names is not None and len(names) != len(passages)):
             raise ValueError(

@@ -249,7 +249,16 @@ class CrossReader(AdaptedEncoderModel):
             passages: texts whose entities are written `@entityN`.
             questions: for each passage, questions with a `@placeholder`, other entities as in the passage.
             names: for each passage `{"@entityN": name}`; the reader reads the names.
-            batch_tokens: padded tokens of passages and questions read at a time.
+            batch_tokens: tokens of passages and questions read at a time.
+
+        Example:
+
+        >>> from summarily.hub_cards import folder
+        >>> reader = CrossReader.from_pretrained(folder("cross-reader"))
+        >>> names = {"@entity0": "Arsenal", "@entity1": "Burnley"}
+        >>> passage, question = "@entity0 beat @entity1 on Sunday.", "On Sunday @placeholder beat @entity1."
+        >>> reader.answer([passage], [[question]], [names])[0][0].name
+        'Arsenal'
         """
         if not len(passages) == len(questions) == len(names):
             raise ValueError(
