@@ -23,7 +23,14 @@ import numpy as np
 from summarily.metrics import weights
 from summarily.metrics.base import InputError, MissingRequirement
 from summarily.metrics.text import STOP_WORDS, sentence_spans
-from summarily.modeling.cloze_reader.cloze_entities import ENTITY, PLACEHOLDER, Answer, candidates, rename
+from summarily.modeling.cloze_reader.cloze_entities import (
+    ENTITY,
+    PLACEHOLDER,
+    Answer,
+    candidates,
+    rename,
+    with_names,
+)
 
 SHIPPED = {"attentive": "cloze-reader", "cross": "cross-reader"}
 """The readers that come with the package, by the name of their folder in `hub_cards`."""
@@ -262,26 +269,6 @@ def _load_extractive(resolved: weights.Resolved, device: str | None) -> tuple[An
             f"{resolved.path_or_id} has no fast tokenizer, so mentions cannot be found in its tokens."
         )
     return model.to(device or default_device()), tokenizer
-
-
-def with_names(passage: str, names: Mapping[str, str]) -> tuple[str, list[tuple[int, int, str]]]:
-    """An anonymised passage with its names, and where they are.
-
-    Example:
-        >>> with_names("@entity0 left.", {"@entity0": "Ann"})
-        ('Ann left.', [(0, 3, '@entity0')])
-    """
-    parts: list[str] = []
-    mentions = []
-    done = length = 0
-    for match in ENTITY.finditer(passage):
-        before, name = passage[done : match.start()], names.get(match.group(), match.group())
-        parts += [before, name]
-        length += len(before)
-        mentions.append((length, length + len(name), match.group()))
-        length += len(name)
-        done = match.end()
-    return "".join([*parts, passage[done:]]), mentions
 
 
 # --- without training -------------------------------------------------------------------------------------
