@@ -363,7 +363,8 @@ class CrossReader(AdaptedEncoderModel):
         places = [
             [layout.add(chunk.ids, chunk.entities, chunk.lengths) for chunk in p.chunks] for p in passages
         ]
-        rows, segments, row_passages, blanks, question_rows = [], [], [], [], []
+        rows: list[list[int]] = []
+        segments, row_passages, blanks, question_rows = [], [], [], []
         for passage, chunks in zip(passages, places, strict=True):
             for group in _groups(passage.questions, self.config.row_tokens):
                 own = [layout.add(question.ids) for question in group]

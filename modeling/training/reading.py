@@ -36,7 +36,8 @@ from summarily.version import __version__
 
 if TYPE_CHECKING:
     from summarily.metrics.apes.corpus import Reading
-    from summarily.modeling import ClozeReader, CrossReader
+    from summarily.modeling.cloze_reader.modeling_cloze_reader import ClozeReader
+    from summarily.modeling.cross_reader.modeling_cross_reader import CrossReader
     from summarily.modeling.training.progress import RunResult
 
     Reader = ClozeReader | CrossReader
@@ -176,8 +177,9 @@ def encode_views(reader: Reader, views: Sequence[View]) -> list[dict[str, Any]]:
     texts: list[Any] = [[view.passage for view in kept], [view.questions for view in kept]]
     if reader.reads_names:
         texts.append([view.names for view in kept])
+    passages: list[Any] = list(reader.encode_texts(*texts))
     rows = []
-    for view, passage in zip(kept, reader.encode_texts(*texts), strict=True):
+    for view, passage in zip(kept, passages, strict=True):
         labels = {entity: label for label, entity in passage.entities.items()}
         known = [i for i, answer in enumerate(view.answers) if answer in labels]
         passage.questions = [passage.questions[i] for i in known]
