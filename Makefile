@@ -4,6 +4,7 @@
 # make lint   ruff and mypy;  make bench  our speed beside the peers';  make slow  what takes minutes
 # make study-apeso       pointer-generator and APESO on news, resumable (about 30 minutes)
 # make study-long        the thesis' experiments with long documents, resumable (about an hour)
+# make study-self-critical  learning from ROUGE-L, WMS, SMS and S+WMS, resumable (about 20 minutes)
 # make study-attention   the papers' comparison of attention mechanisms, resumable (about 90 minutes)
 
 PYTHON ?= python3
@@ -14,7 +15,7 @@ INSTALL := $(BIN)/pip install --quiet --disable-pip-version-check --constraint c
 THREADS := OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 TOKENIZERS_PARALLELISM=false
 BENCHMARKS := $(filter-out __init__ timing,$(basename $(notdir $(wildcard tests/benchmarks/*.py))))
 
-.PHONY: demo space test test-browser pictures lint types bench slow study-apes study-apeso study-attention study-long clean
+.PHONY: demo space test test-browser pictures lint types bench slow study-apes study-apeso study-attention study-long study-self-critical clean
 
 demo: $(VENV)/demo.installed
 	$(BIN)/summarily score --sample
@@ -64,6 +65,9 @@ study-attention: $(VENV)/all.installed
 
 study-long: $(VENV)/all.installed
 	$(BIN)/summarily study long $(if $(DATA),--data $(DATA))
+
+study-self-critical: $(VENV)/all.installed
+	$(BIN)/summarily study self-critical $(if $(DATA),--data $(DATA))
 
 $(VENV)/bin/pip:
 	$(PYTHON) -m venv $(VENV)
