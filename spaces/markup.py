@@ -100,7 +100,7 @@ def bar_chart(title: str, bars: Sequence[Bar]) -> str:
         edges += [edge for edge in (bar.value, bar.low, bar.high) if edge is not None]
     least, most = min(edges), max(edges)
     span = (most - least) or 1.0
-    left, width, step = 8, 284, 34
+    left, width, step = 2, 216, 34
 
     def place(value: float) -> float:
         return left + (value - least) / span * width
@@ -126,7 +126,7 @@ def bar_chart(title: str, bars: Sequence[Bar]) -> str:
         + (f", interval {number(bar.low)} to {number(bar.high or 0)}" if bar.low is not None else "")
         for bar in bars
     )
-    drawing = svg(300, len(bars) * step + 6, f"{title}: {spoken}", parts)
+    drawing = svg(220, len(bars) * step + 6, f"{title}: {spoken}", parts)
     return f'<figure class="panel"><figcaption>{escape(title)}</figcaption>{drawing}</figure>'
 
 
