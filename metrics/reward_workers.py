@@ -140,7 +140,7 @@ class RewardWorkers:
         self.close()
 
 
-class _Lazy(Future):  # type: ignore[type-arg]
+class _Lazy(Future):
     """Computed when asked for."""
 
     def __init__(self, compute: Callable[[], Rewards]):

@@ -19,7 +19,7 @@ same weights, bit for bit: all random numbers come from torch's generator, and g
 from __future__ import annotations
 
 import time
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -78,8 +78,8 @@ class SelfCriticalLoss:
     def begin_step(self, step: int) -> None:
         """Optimizer step `step`, counted from 1, begins."""
         self.gamma = gamma_at(self.settings, step, self.steps)
-        self._sums: Counter[str] = Counter()
-        self._seconds: Counter[str] = Counter()
+        self._sums: defaultdict[str, float] = defaultdict(float)
+        self._seconds: defaultdict[str, float] = defaultdict(float)
         self._began = time.perf_counter()
 
     def end_step(self) -> dict[str, float]:
@@ -98,7 +98,7 @@ class SelfCriticalLoss:
     def __call__(
         self, model: torch.nn.Module, batch: Batch, training: TrainingSection | None = None
     ) -> torch.Tensor:
-        bare: PreTrainedModel = getattr(model, "module", model)  # generation is not distributed
+        bare: Any = getattr(model, "module", model)  # generation is not distributed
         inputs = {name: value for name, value in batch.items() if name not in _NO_INPUTS}
         references = self._references(batch)
         columns = {"sources": batch.get("source") or self._decode(batch["input_ids"], batch)}
@@ -154,24 +154,20 @@ class SelfCriticalLoss:
         self._seconds[f"seconds_{name}"] += time.perf_counter() - start
 
     def _count(self, pairs: Pairs, advantage: torch.Tensor, rewards: Any, baselines: Any) -> None:
-        count = len(advantage)
-        self._sums.update(
-            {
-                "documents": count,
-                "tokens": int(pairs.sampled_tokens.sum()),
-                "entropy": float(pairs.entropy.sum()),
-                "reward_sample": sum(rewards.total),
-                "reward_greedy": sum(baselines.total),
-                "advantage": float(advantage.sum()),
-                "advantage_size": float(advantage.abs().sum()),
-                "zero_advantage": int((advantage == 0).sum()),
-                **(
-                    {name: sum(values) for name, values in rewards.each.items()}
-                    if len(rewards.each) > 1
-                    else {}
-                ),
-            }
-        )
+        values = {
+            "documents": len(advantage),
+            "tokens": pairs.sampled_tokens.sum(),
+            "entropy": pairs.entropy.sum(),
+            "reward_sample": sum(rewards.total),
+            "reward_greedy": sum(baselines.total),
+            "advantage": advantage.sum(),
+            "advantage_size": advantage.abs().sum(),
+            "zero_advantage": (advantage == 0).sum(),
+        }
+        if len(rewards.each) > 1:
+            values |= {name: sum(each) for name, each in rewards.each.items()}
+        for name, value in values.items():
+            self._sums[name] += float(value)
 
 
 def gamma_at(settings: SelfCriticalSection, step: int, steps: int | None) -> float:
@@ -425,7 +421,8 @@ class SelfCriticalTrainer(Seq2SeqTrainer):
     def _set_signature_columns_if_needed(self) -> None:
         """Texts for the rewards are not among the arguments of a model, but of use."""
         super()._set_signature_columns_if_needed()
-        self._signature_columns = [*self._signature_columns, *TEXT_COLUMNS - set(self._signature_columns)]
+        columns: Any = self._signature_columns
+        self._signature_columns: Any = [*columns, *TEXT_COLUMNS - set(columns)]
 
     def prediction_step(self, model: Any, inputs: Any, *args: Any, **options: Any) -> Any:
         tensors = {name: value for name, value in inputs.items() if name not in TEXT_COLUMNS}

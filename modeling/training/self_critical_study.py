@@ -242,7 +242,7 @@ def score_study(
         own = values[name][reward.score]
         for other in (START, CONTROL):
             tests[name, other] = paired_test(own, values[other][reward.score])
-    corrected = {}
+    corrected: dict[tuple[str, str], float] = {}
     for other in (START, CONTROL):
         p_values = holm([tests[name, other].p_permutation for name in REWARDS])
         corrected |= {(name, other): p for name, p in zip(REWARDS, p_values, strict=True)}
