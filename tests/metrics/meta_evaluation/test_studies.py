@@ -22,6 +22,7 @@ from summarily.metrics.meta_evaluation.disagreement import Reading, disagreement
 from summarily.metrics.meta_evaluation.human import Judgements
 from summarily.metrics.meta_evaluation.recommendation import recommend
 from summarily.metrics.meta_evaluation.scores import (
+    FirstReferences,
     Scored,
     ScoreStore,
     choose_metrics,
@@ -605,3 +606,12 @@ def test_every_study_runs_on_a_folder_of_the_published_sets(folder):
     assert "Encoders: bertscore on chaganty_dev" in titles and titles[-1] == "Signatures"
     with pytest.raises(InputError, match="none of the sets"):
         everything.run_on_folder(folder / "news", plan)
+
+
+def test_first_references_are_named_where_they_make_a_difference():
+    store, metric = ScoreStore(), {"rouge": FirstReferences(load("rouge"), 1)}
+    one = store.score(metric, [Example("a cat", ("a dog",))])["rouge"]
+    two = store.score(metric, [Example("a cat", ("a dog", "a cat"))])["rouge"]
+    assert one.mean["rouge1"] == two.mean["rouge1"] == 0.5
+    assert "max_references" not in str(one.signature) and "max_references:1" in str(two.signature)
+    assert one.signature == load("rouge").signature()
