@@ -27,7 +27,7 @@ HUMAN_SETS: dict[str, tuple[str, ...]] = {
     "summeval": ("relevance", "coherence", "consistency", "fluency"),
     "realsumm": ("litepyramid_recall",),
 }
-LIMITS = {"paraphrase": 5_000, "corruption": 150, "benchmark": 300, "profile": 100}
+LIMITS = {"paraphrase": 2_000, "corruption": 100, "benchmark": 200, "profile": 50}
 """How many rows of the large sets are taken, from the first on."""
 
 Results = dict[str, dict[str, Any]]
