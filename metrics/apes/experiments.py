@@ -180,8 +180,8 @@ def _chance(read: Read) -> float:
     """Right answers to be expected from a draw among the candidates that a question does not mention."""
     present = candidates(read.passage)
     total = 0.0
-    for question in read.cloze.questions:
-        asked_with = set(candidates(question.text))
+    for question, text in zip(read.cloze.questions, read.questions, strict=True):
+        asked_with = set(candidates(text))
         left = [id for id in present if id not in asked_with]
         total += (question.answer in left) / max(1, len(left))
     return total
@@ -194,7 +194,7 @@ def read_judged(apes: Apes, judgements: Judgements) -> dict[str, Any]:
     """Every judged summary read once with the questions of all its references.
 
     Returns, per summary, right answers and questions of each reference, and how densely the article mentions the
-    entities that answer questions: mentions over different ones.
+    entities that answer questions of the first: mentions over different ones.
     """
     examples = make_examples(judgements.summaries, judgements.references, judgements.sources)
     correct: list[list[int]] = []
@@ -224,7 +224,8 @@ def _by_reference(read: Read) -> tuple[list[int], list[int]]:
 
 
 def _density(read: Read, source: str) -> float | None:
-    found = [id for _, _, id in read.cloze.entities.spans(source) if id in read.cloze.salient]
+    salient = {question.answer for question in read.cloze.questions[: read.cloze.by_reference[0]]}
+    found = [id for _, _, id in read.cloze.entities.spans(source) if id in salient]
     return len(found) / len(set(found)) if found else None
 
 

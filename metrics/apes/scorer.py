@@ -11,11 +11,11 @@ from summarily.metrics.apes import recognition
 from summarily.metrics.apes.questions import (
     PLACEHOLDER,
     Cloze,
-    Question,
     candidates,
     is_question_file,
     make_cloze,
     question_file,
+    replace_spans,
 )
 from summarily.metrics.base import (
     Example,
@@ -43,6 +43,8 @@ class Read:
     """One prediction as it was read: anonymised, with the answers to its questions."""
 
     cloze: Cloze
+    questions: list[str]
+    """As in `cloze`, but entities that only the prediction made known are ids here too."""
     passage: str
     names: dict[str, str]
     mentions: int
@@ -175,7 +177,7 @@ class Apes(Metric):
             "empty_predictions": sum(not example.prediction.strip() for example in examples),
             "empty_references": sum(not text.strip() for e in examples for text in e.references),
         }
-        texts = (text for read in reads for text in (read.passage, *(q.text for q in read.cloze.questions)))
+        texts = (text for read in reads for text in (read.passage, *read.questions))
         return Values(
             per_example,
             counts,
@@ -197,7 +199,7 @@ class Apes(Metric):
             reads.append(_anonymised(example.prediction, known[about], recognise([example.prediction])[0]))
         answers = self._reader().answer(
             [read.passage for read in reads],
-            [[question.text for question in read.cloze.questions] for read in reads],
+            [read.questions for read in reads],
             [read.names for read in reads],
         )
         for read, given in zip(reads, answers, strict=True):
@@ -224,13 +226,15 @@ class Apes(Metric):
             "names": {id: read.names[id] for id in candidates(read.passage)},
             "questions": [
                 {
-                    "question": _named(question, read.names),
+                    "question": _named(text, read.names),
                     "answer": read.names[question.answer],
                     "predicted": None if answer.entity is None else read.names[answer.entity],
                     "probability": answer.probability,
                     "correct": question.answer == answer.entity,
                 }
-                for question, answer in zip(read.cloze.questions, read.answers, strict=True)
+                for question, text, answer in zip(
+                    read.cloze.questions, read.questions, read.answers, strict=True
+                )
             ],
         }
 
@@ -268,16 +272,18 @@ def _texts(example: Example) -> Iterable[str]:
 def _anonymised(prediction: str, cloze: Cloze, mentions: Sequence[recognition.Mention]) -> Read:
     entities = cloze.entities.extended(mentions)
     spans = entities.spans(prediction)
-    passage = entities.anonymise(prediction)
+    questions = [question.text for question in cloze.questions]
+    if entities is not cloze.entities:
+        questions = [entities.anonymise(text) for text in questions]
     names = {id: names[0] for id, names in entities.names.items()}
-    return Read(cloze, passage, names, len(spans), [])
+    return Read(cloze, questions, replace_spans(prediction, spans), names, len(spans), [])
 
 
-def _named(question: Question, names: Mapping[str, str]) -> str:
+def _named(question: str, names: Mapping[str, str]) -> str:
     """The question as people read it: names for ids, a line for the blank."""
     from summarily.modeling.cloze_reader.cloze_entities import rename
 
-    return rename(question.text, names).replace(PLACEHOLDER, "____")
+    return rename(question, names).replace(PLACEHOLDER, "____")
 
 
 def either(references: Any, questions: Any) -> Any:

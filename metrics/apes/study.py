@@ -140,8 +140,10 @@ def run_people(folder: Path, options: argparse.Namespace, readers: Sequence[str]
         by_question = {question: read_judgements(set_name, question, data) for question in questions}
         judgements = experiments.truecased(by_question[questions[0]], data)
         rouge = stored(folder, f"rouge-{set_name}", lambda j=judgements: experiments.rouge_by_references(j))  # type: ignore[misc]
-        judgements.references = [references[: options.references] for references in judgements.references]
-        asked = "" if options.references is None else f", first {options.references} references"
+        asked = ""
+        if options.references is not None and options.references < max(map(len, judgements.references)):
+            asked = f", first {options.references} references"
+            judgements.references = [references[: options.references] for references in judgements.references]
         for name in readers:
             apes = Apes(reader=name, cache_folder=options.cache)
             read = stored(
