@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import re
 from pathlib import Path
 
 
@@ -14,6 +15,20 @@ def shipped() -> list[str]:
         True
     """
     return sorted(path.parent.name for path in Path(__file__).parent.glob("*/config.json"))
+
+
+def summarizers() -> list[str]:
+    """The shipped models that summarize, by their cards; others score or answer questions.
+
+    Example:
+        >>> "headlines" in summarizers()
+        True
+    """
+    here = Path(__file__).parent
+    cards = {name: (here / name / "README.md").read_text(encoding="utf-8") for name in shipped()}
+    return [
+        name for name, card in cards.items() if re.search(r'^pipeline_tag: "?summarization"?$', card, re.M)
+    ]
 
 
 def folder(name: str) -> str:

@@ -104,18 +104,28 @@ def _register_pipeline() -> None:
 class _AfterPipelines(importlib.abc.MetaPathFinder):
     """Waits for transformers' pipelines to be imported, then adds ours and is gone."""
 
+    _asking = False
+
     def find_spec(self, fullname: str, path: Any = None, target: Any = None) -> Any:
-        if fullname != "transformers.pipelines":
+        if fullname != "transformers.pipelines" or self._asking:
             return None
-        sys.meta_path.remove(self)
-        spec = importlib.util.find_spec(fullname)
+        self._asking = True  # the others are asked, and this one again
+        try:
+            spec = importlib.util.find_spec(fullname)
+        finally:
+            self._asking = False
         if spec is None or spec.loader is None:
             return spec
         load = spec.loader.exec_module
 
         def load_and_register(module: Any) -> None:
             load(module)
-            _register_pipeline()
+            with contextlib.suppress(ValueError):
+                sys.meta_path.remove(self)
+            try:
+                _register_pipeline()
+            except Exception as error:  # transformers itself has loaded, and that is what was asked for
+                logger.warning('pipeline("summarization") could not be registered: %s', error)
 
         spec.loader.exec_module = load_and_register  # type: ignore[method-assign]
         return spec

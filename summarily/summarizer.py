@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from summarily.metrics.base import InputError, checked_text, rows_of
 
@@ -24,14 +24,26 @@ LONG = ("truncate", "chunk", "reduce", "error")
 _NO_LIMIT = 10**9
 
 
+class _Call(NamedTuple):
+    """The options of one call."""
+
+    limit: int | None
+    long: str
+    batch_size: int
+    progress: bool | None
+    generation: dict[str, Any]
+
+
 class Summarizer:
     """A summarizer and its tokenizer, ready to be called on a text or a list of texts.
 
     Args:
-        checkpoint: the name of a shipped model (`summarily.hub_cards.shipped()`), a folder, or a Hub id.
+        checkpoint: the name of a shipped model (`summarily.hub_cards.summarizers()`), a folder, or a Hub id; weights
+            are read from safetensors only.
         device: such as "cuda:1"; by default an accelerator if there is one, else the CPU.
-        dtype: such as "bfloat16"; by default half precision on an accelerator and float32 on the CPU.
+        dtype: such as "bfloat16"; by default bfloat16 where a GPU has it (float16 overflows in some models), else float32.
         revision: of the Hub id.
+        token: for private models on the Hub; by default the one you are logged in with, False for none.
         trust_remote_code: allow a checkpoint to bring its own code.
 
     Example:
@@ -48,14 +60,16 @@ class Summarizer:
         device: str | None = None,
         dtype: str | None = None,
         revision: str | None = None,
+        token: str | bool | None = None,
         trust_remote_code: bool = False,
     ):
         import torch
 
         accelerator = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else None
         place = device or (accelerator.type if accelerator else "cpu")
-        precision = dtype or ("float32" if place.startswith("cpu") else "float16")
-        options = {"revision": revision, "trust_remote_code": trust_remote_code}
+        half = place.startswith("cuda") and torch.cuda.is_bf16_supported()
+        precision = dtype or ("bfloat16" if half else "float32")
+        options = {"revision": revision, "token": token, "trust_remote_code": trust_remote_code}
         model, tokenizer = _load(checkpoint, options, precision)
         self.model: PreTrainedModel = model.to(place).eval()
         self.tokenizer: PreTrainedTokenizerBase = tokenizer
@@ -66,6 +80,19 @@ class Summarizer:
         summarizer = cls.__new__(cls)
         summarizer.model, summarizer.tokenizer = model.eval(), tokenizer
         return summarizer
+
+    @property
+    def _settings(self) -> dict[str, Any]:
+        """What the checkpoint says about summarizing, such as beams and lengths."""
+        tasks = getattr(self.model.config, "task_specific_params", None) or {}
+        return {key: value for key, value in tasks.get("summarization", {}).items() if key != "prefix"}
+
+    @property
+    def prefix(self) -> str:
+        """What the checkpoint wants before every text; T5 was trained with "summarize: "."""
+        config = self.model.config
+        tasks = getattr(config, "task_specific_params", None) or {}
+        return tasks.get("summarization", {}).get("prefix") or getattr(config, "prefix", None) or ""
 
     @property
     def source_limit(self) -> int | None:
@@ -111,8 +138,11 @@ class Summarizer:
             if max_length < 1:
                 raise InputError(f"max_length={max_length} must be at least 1.")
             generation["max_new_tokens"] = max_length
-        limit = self._limit(max_source_length)
-        summaries = self._summarize(documents, limit, long, batch_size, progress, generation)
+        settings = dict(self._settings)
+        if max_length is not None:
+            settings.pop("max_length", None)  # one limit on the length, not two
+        call = _Call(self._limit(max_source_length), long, batch_size, progress, {**settings, **generation})
+        summaries = self._summarize(documents, list(range(len(documents))), call)
         return summaries[0] if isinstance(texts, str) else summaries
 
     def _limit(self, asked: int | None) -> int | None:
@@ -125,66 +155,50 @@ class Summarizer:
             raise InputError(f"max_source_length={asked}, but the model takes at most {limit} tokens.")
         return asked
 
-    def _summarize(
-        self,
-        documents: list[str],
-        limit: int | None,
-        long: str,
-        batch_size: int,
-        progress: bool | None,
-        generation: dict[str, Any],
-    ) -> list[str]:
-        too_long = self._longer_than(limit, documents)
-        if too_long and long == "error":
-            row = too_long[0]
+    def _summarize(self, documents: list[str], rows: list[int], call: _Call) -> list[str]:
+        """The summaries of `documents`, which the caller knows as `texts[row]` for each of `rows`."""
+        too_long = self._longer_than(call.limit, documents)
+        if too_long and call.long == "error":
             raise InputError(
-                f"texts[{row}] is longer than the {limit} tokens the model takes; shorten it, choose "
+                f"texts[{rows[too_long[0]]}] is longer than the {call.limit} tokens the model takes; shorten it, choose "
                 f"long='truncate', 'chunk' or 'reduce', or use a model for long documents."
             )
-        if too_long and long == "truncate":
+        if too_long and call.long == "truncate":
             warnings.warn(
-                f"{len(too_long)} of {len(documents)} texts (the first is texts[{too_long[0]}]) are longer than the "
-                f"{limit} tokens the model takes; only their beginning is read. long='chunk' reads everything.",
+                f"{len(too_long)} of {len(documents)} texts (the first is texts[{rows[too_long[0]]}]) are longer than the "
+                f"{call.limit} tokens the model takes; only their beginning is read. long='chunk' reads everything.",
                 stacklevel=3,
             )
         pieces = [[document] for document in documents]
-        if limit is not None and long in ("chunk", "reduce"):
-            for row in too_long:
-                pieces[row] = self._chunks(documents[row], limit)
-        flat = [piece for document in pieces for piece in document]
-        written = iter(self._generate(flat, limit, batch_size, progress, generation))
+        if call.long in ("chunk", "reduce"):
+            for place in too_long:
+                pieces[place] = self._chunks(documents[place], self._room(call.limit))
+        written = iter(self._generate([piece for document in pieces for piece in document], call))
         summaries = [" ".join(filter(None, (next(written) for _ in document))) for document in pieces]
-        if long == "reduce" and too_long:
-            self._reduce(documents, summaries, too_long, limit, batch_size, progress, generation)
+        if call.long == "reduce" and too_long:
+            self._reduce(documents, summaries, rows, too_long, call)
         return summaries
 
     def _reduce(
-        self,
-        documents: list[str],
-        summaries: list[str],
-        rows: list[int],
-        limit: int | None,
-        batch_size: int,
-        progress: bool | None,
-        generation: dict[str, Any],
+        self, documents: list[str], summaries: list[str], rows: list[int], too_long: list[int], call: _Call
     ) -> None:
-        """Summarize the summaries of `rows` again, until each was written from one text that fits."""
-        for row in rows:
-            if len(summaries[row]) >= len(documents[row]):
+        """Summarize the summaries of texts that were too long again, until each was written from one text that fits."""
+        for place in too_long:
+            if len(summaries[place]) >= len(documents[place]):
                 raise InputError(
-                    f"texts[{row}]: the summaries of its pieces are no shorter than the text, so reducing would "
+                    f"texts[{rows[place]}]: the summaries of its pieces are no shorter than the text, so reducing would "
                     f"never end; give a smaller max_length."
                 )
         again = self._summarize(
-            [summaries[row] for row in rows], limit, "reduce", batch_size, progress, generation
+            [summaries[place] for place in too_long], [rows[place] for place in too_long], call
         )
-        for row, summary in zip(rows, again, strict=True):
-            summaries[row] = summary
+        for place, summary in zip(too_long, again, strict=True):
+            summaries[place] = summary
 
     def _longer_than(self, limit: int | None, documents: list[str]) -> list[int]:
         if limit is None:
             return []
-        room = limit - self._special
+        room = self._room(limit)
         # A token has at least one byte, so a short text need not be counted.
         return [
             row
@@ -192,20 +206,24 @@ class Summarizer:
             if len(text.encode()) > room and self._length(text) > room
         ]
 
-    @property
-    def _special(self) -> int:
-        return self.tokenizer.num_special_tokens_to_add(pair=False)
+    def _room(self, limit: int | None) -> int:
+        """Tokens left for a text beside special tokens and the prefix."""
+        assert limit is not None
+        taken = self.tokenizer.num_special_tokens_to_add(pair=False)
+        return limit - taken - (self._length(self.prefix) if self.prefix else 0)
 
     def _length(self, text: str) -> int:
         # verbose=False: that the text is too long is ours to say.
         return len(self.tokenizer(text, add_special_tokens=False, verbose=False)["input_ids"])
 
-    def _chunks(self, text: str, limit: int) -> list[str]:
-        """Pieces of at most `limit` tokens: as many whole sentences as fit; a longer sentence is cut between words."""
-        room = limit - self._special
+    def _chunks(self, text: str, room: int) -> list[str]:
+        """Pieces of at most `room` tokens: as many whole sentences as fit; a longer sentence is cut, between words if
+        it has any."""
+        from summarily.metrics.text import sentences
+
         chunks: list[str] = []
         current = ""
-        for part in self._parts(text, room):
+        for part in (part for sentence in sentences(text) for part in self._parts(sentence, room)):
             joined = f"{current} {part}" if current else part
             if current and self._length(joined) > room:
                 chunks.append(current)
@@ -213,59 +231,50 @@ class Summarizer:
             current = joined
         return [*chunks, current]
 
-    def _parts(self, text: str, room: int) -> Iterator[str]:
-        from summarily.metrics.text import sentences
+    def _parts(self, sentence: str, room: int) -> Iterator[str]:
+        rest = " ".join(sentence.split())
+        while self._length(rest) > room:
+            end = len(rest)
+            while end > 1 and self._length(rest[:end]) > room:
+                end = max(1, end * 3 // 4)
+            blank = rest.rfind(" ", 1, end + 1)
+            end = blank if blank > 0 else end
+            yield rest[:end].strip()
+            rest = rest[end:].strip()
+        yield rest
 
-        for sentence in sentences(text):
-            words = sentence.split()
-            while self._length(" ".join(words)) > room and len(words) > 1:
-                take = len(words)
-                while take > 1 and self._length(" ".join(words[:take])) > room:
-                    take = max(1, take * 3 // 4)
-                yield " ".join(words[:take])
-                words = words[take:]
-            yield " ".join(words)
-
-    def _generate(
-        self,
-        texts: list[str],
-        limit: int | None,
-        batch_size: int,
-        progress: bool | None,
-        generation: dict[str, Any],
-    ) -> list[str]:
+    def _generate(self, texts: list[str], call: _Call) -> list[str]:
         """One summary for each text, texts of similar length together."""
         from tqdm.auto import tqdm
 
         summaries = [""] * len(texts)
         order = sorted((row for row in range(len(texts)) if texts[row].strip()), key=lambda i: len(texts[i]))
-        show = progress if progress is not None else len(order) > 32
+        show = call.progress if call.progress is not None else len(order) > 32
         with tqdm(total=len(order), desc="summarizing", unit="text", disable=not show) as bar:
-            for first in range(0, len(order), batch_size):
-                rows = order[first : first + batch_size]
-                for row, summary in zip(
-                    rows, self._batch([texts[i] for i in rows], limit, generation), strict=True
-                ):
+            for first in range(0, len(order), call.batch_size):
+                rows = order[first : first + call.batch_size]
+                written = self._batch([texts[i] for i in rows], call)
+                for row, summary in zip(rows, written, strict=True):
                     summaries[row] = summary
                 bar.update(len(rows))
         return summaries
 
-    def _batch(self, texts: list[str], limit: int | None, generation: dict[str, Any]) -> list[str]:
+    def _batch(self, texts: list[str], call: _Call) -> list[str]:
         import torch
 
         inputs = self.tokenizer(
-            texts,
+            [self.prefix + text for text in texts],
             return_tensors="pt",
             padding=True,
-            truncation=limit is not None,
-            max_length=limit,
+            truncation=call.limit is not None,
+            max_length=call.limit,
             verbose=False,
         )
         # A tokenizer for models that copy remembers the words of each source that its vocabulary has not got.
         words = getattr(inputs, "unknown_words", None)
         copied = {} if words is None else {"unknown_words": words}
         with torch.inference_mode():
-            ids = self.model.generate(**inputs.to(self.model.device), **generation)
+            ids = self.model.generate(**inputs.to(self.model.device), **call.generation)
         return [text.strip() for text in self.tokenizer.batch_decode(ids, skip_special_tokens=True, **copied)]
 
 
@@ -276,7 +285,7 @@ def _load(checkpoint: str, options: dict[str, Any], precision: str) -> tuple[Any
     from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
 
     import summarily.modeling  # noqa: F401  our model types
-    from summarily.hub_cards import folder, shipped
+    from summarily.hub_cards import folder, shipped, summarizers
 
     if not hasattr(torch, precision):
         raise InputError(f"dtype={precision!r} is not a dtype of torch; try 'float32' or 'bfloat16'.")
@@ -285,12 +294,14 @@ def _load(checkpoint: str, options: dict[str, Any], precision: str) -> tuple[Any
         name = folder(checkpoint)
     try:
         tokenizer = AutoTokenizer.from_pretrained(name, **options)
-        model = AutoModelForSeq2SeqLM.from_pretrained(name, dtype=getattr(torch, precision), **options)
+        model = AutoModelForSeq2SeqLM.from_pretrained(
+            name, dtype=getattr(torch, precision), use_safetensors=True, **options
+        )
     except (OSError, ValueError) as error:
-        reason = str(error).strip().splitlines()[0]
+        reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
         raise InputError(
             f"cannot load a summarizer from {checkpoint!r}: {reason} Give a folder, a Hub id, or one of the shipped "
-            f"models: {', '.join(shipped())}."
+            f"models: {', '.join(summarizers())}."
         ) from error
     return model, tokenizer
 

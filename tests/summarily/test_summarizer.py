@@ -113,12 +113,60 @@ def test_a_text_that_is_too_long_is_never_cut_silently(tiny):
 def test_chunks_hold_every_word_in_whole_sentences(tiny):
     sentence = "the cat sat on a mat ."
     text = " ".join([sentence] * 9) + " " + "snow fell " * 40
-    chunks = tiny._chunks(text, 20)
+    chunks = tiny._chunks(text, tiny._room(20))
     assert " ".join(chunks).split() == text.split()
     assert all(len(tiny.tokenizer(chunk)["input_ids"]) <= 20 for chunk in chunks)
     assert chunks[0] == f"{sentence} {sentence}"
     joined = tiny(text, long="chunk", max_source_length=20)
     assert joined == " ".join(tiny(chunk) for chunk in chunks)
+
+
+def test_a_sentence_without_blanks_is_cut_too():
+    """Nothing is dropped in silence, in languages without blanks either."""
+    from summarily.modeling.training.recipe import TokenizerSection
+    from summarily.modeling.training.tokenizers import train_tokenizer
+
+    tokenizer = train_tokenizer(["雪"], TokenizerSection(kind="bpe", vocabulary_size=300))
+    summarizer = Summarizer.__new__(Summarizer)
+    summarizer.tokenizer = tokenizer
+    text = "雪が降り空港が閉鎖された" * 9
+    chunks = summarizer._chunks(text, 50)
+    assert len(chunks) > 3 and "".join(chunks) == text
+    assert all(len(tokenizer(chunk, add_special_tokens=False)["input_ids"]) <= 50 for chunk in chunks)
+
+
+def test_a_checkpoint_says_how_it_summarizes():
+    """T5 was trained with a prefix, and its config holds the lengths and beams for the task."""
+    from transformers import T5Config, T5ForConditionalGeneration
+
+    from summarily.modeling.training.recipe import TokenizerSection
+    from summarily.modeling.training.tokenizers import train_tokenizer
+
+    tokenizer = train_tokenizer(["summarize: the cat sat"], TokenizerSection(kind="word", min_frequency=1))
+    tokenizer.model_max_length = 20
+    settings = {"prefix": "summarize: ", "max_length": 7, "min_length": 7, "num_beams": 2}
+    torch.manual_seed(0)
+    config = T5Config(
+        vocab_size=len(tokenizer), d_model=8, d_kv=4, d_ff=8, num_layers=1, num_heads=2, pad_token_id=0, eos_token_id=1,
+        decoder_start_token_id=0, task_specific_params={"summarization": settings},
+    )  # fmt: skip
+    model = T5ForConditionalGeneration(config)
+    seen = {}
+    generate = model.generate
+
+    def watched(**options):
+        seen.update(options)
+        return generate(**options)
+
+    model.generate = watched
+    t5 = Summarizer.of(model, tokenizer)
+    t5("the cat sat")
+    assert tokenizer.decode(seen["input_ids"][0]).startswith("summarize : the cat sat")
+    assert (seen["max_length"], seen["num_beams"]) == (7, 2) and "prefix" not in seen
+    seen.clear()
+    t5("the cat sat", max_length=3, num_beams=1)
+    assert seen["max_new_tokens"] == 3 and seen["num_beams"] == 1 and "max_length" not in seen
+    assert t5._room(20) == 20 - 1 - 2  # the end token and the prefix
 
 
 def test_reduce_ends_with_one_summary(tiny):
