@@ -12,12 +12,13 @@ import ctypes
 import gc
 import json
 import math
+import multiprocessing
 import os
 import resource
-import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -224,21 +225,61 @@ def _whole_process() -> dict[str, float]:
 
 # Every tensor is a mapping of its own, given back when it is freed: no noise from what glibc keeps.
 _EXACT_MALLOC = {"MALLOC_MMAP_THRESHOLD_": "65536", "MALLOC_TRIM_THRESHOLD_": "65536"}
+_PRELOADED = [
+    "torch",
+    "transformers.models.bart.modeling_bart",
+    "transformers.models.led.modeling_led",
+    "summarily.modeling.led.modeling_led",
+    "summarily.modeling.red.modeling_red",
+]
 
 
 def measure_apart(cell: Cell, work: str, width: int, layers: int, heads: int) -> dict[str, float]:
-    """`measure` in a new process. A cell that runs out of memory is reported as such, not measured."""
-    arguments = json.dumps([*cell, work, width, layers, heads])
-    result = subprocess.run(
-        [sys.executable, "-W", "ignore", "-m", "summarily.modeling.memory_profile", arguments],
-        capture_output=True,
-        text=True,
-        env={"OMP_NUM_THREADS": "1", **_EXACT_MALLOC, **os.environ},
-    )
-    if result.returncode:
-        lines = result.stderr.strip().splitlines() or [f"ended by signal {-result.returncode}"]
-        raise RuntimeError(f"{cell.curve} at {cell.length} tokens: {lines[-1]}")
-    return json.loads(result.stdout.splitlines()[-1])
+    """`measure` in a new process. A cell that runs out of memory is reported as such, not measured.
+
+    The processes are forked from one that has imported everything and computed nothing.
+    """
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(_PRELOADED)
+    receive, send = context.Pipe(duplex=False)
+    process = context.Process(target=_measure_into, args=(send, cell, work, width, layers, heads))
+    with _environment(
+        {"OMP_NUM_THREADS": "1", **_EXACT_MALLOC}
+    ):  # what the first call starts the server with
+        process.start()
+    send.close()
+    try:
+        values, error = receive.recv()
+    except EOFError:
+        values, error = None, None
+    process.join()
+    if values is None:
+        raise RuntimeError(
+            f"{cell.curve} at {cell.length} tokens: {error or f'ended by signal {-(process.exitcode or 0)}'}"
+        )
+    return values
+
+
+def _measure_into(pipe: Any, cell: Cell, *settings: Any) -> None:
+    try:
+        values = measure(cell, *settings)
+        if not math.isfinite(values["megabytes"]):
+            raise FloatingPointError(f"measured {values['megabytes']} MB")
+        pipe.send((values, None))
+    except Exception as error:  # whatever it is, it is the other process' to report
+        pipe.send((None, (str(error).strip().splitlines() or [type(error).__name__])[-1]))
+
+
+@contextmanager
+def _environment(defaults: Mapping[str, str]) -> Iterator[None]:
+    """Environment variables that are set where they are not, for a while."""
+    added = {name: value for name, value in defaults.items() if name not in os.environ}
+    os.environ.update(added)
+    try:
+        yield
+    finally:
+        for name in added:
+            del os.environ[name]
 
 
 # --- the command ------------------------------------------------------------------------------------------
@@ -418,16 +459,3 @@ def plot(measured: dict[Cell, dict[str, float]], curves: dict[str, Fit], path: P
     figure.tight_layout()
     figure.savefig(path, dpi=110)
     plt.close(figure)
-
-
-def main(arguments: Sequence[str]) -> None:
-    """One cell: the arguments are a JSON list, the result a line of JSON."""
-    model, window, length, *rest = json.loads(arguments[0])
-    result = measure(Cell(model, window, length), *rest)
-    if not math.isfinite(result["megabytes"]):
-        raise FloatingPointError(f"measured {result['megabytes']} MB")
-    print(json.dumps(result))
-
-
-if __name__ == "__main__":
-    main(sys.argv[1:])
