@@ -93,6 +93,9 @@ _COMPANY_ENDINGS = frozenset(
     )
 )
 _SURNAME_KINDS = ("PERSON", "ORG")
+# The kind of a name that somebody has written down as one, whatever it looks like.
+GIVEN = "GIVEN"
+_LITERAL_ID = re.compile(r"@(?=(?:entity\d+|placeholder)\b)")
 """What a recogniser calls a bare surname; "Jordan", when it is a country, is nobody's."""
 
 
@@ -112,6 +115,16 @@ def _fold(token: str) -> str:
         return token.lower()
     apart = unicodedata.normalize("NFKD", token.replace("’", "'"))
     return "".join(c for c in apart if not unicodedata.combining(c)).lower()
+
+
+def without_ids(text: str) -> str:
+    """A text in which nothing looks like an id or a blank of ours: only we put those in.
+
+    Example:
+        >>> without_ids("@entity7 met @placeholder, says @entitled")
+        'entity7 met placeholder, says @entitled'
+    """
+    return _LITERAL_ID.sub("", text) if "@" in text else text
 
 
 def clean_name(name: str) -> str:
@@ -352,7 +365,7 @@ class Entities:
 
 def _cleaned(mentions: Iterable[Mention]) -> Iterator[tuple[str, str]]:
     for mention in mentions:
-        for part in split_name(mention.name):
+        for part in [mention.name] if mention.kind == GIVEN else split_name(mention.name):
             if name := clean_name(part):
                 yield name, mention.kind
 
@@ -441,6 +454,8 @@ def make_cloze(
     """
     references = [references] if isinstance(references, str) else list(references)
     ready = [parse_question_file(text) if is_question_file(text) else None for text in references]
+    references = [text if given else without_ids(text) for text, given in zip(references, ready, strict=True)]
+    source = None if source is None else without_ids(source)
     mentions: list[Mention] = []
     if names is not None:
         mentions = [
@@ -456,7 +471,7 @@ def make_cloze(
         mentions = [mention for found in (recognise(texts) if texts else []) for mention in found]
     for given in ready:
         if given is not None:
-            mentions += [Mention(name, "ORG") for name in given.names.values()]
+            mentions += [Mention(name, GIVEN) for name in given.names.values()]
     entities = Entities(mentions)
     asked = [
         blank(text, entities) if given is None else [given.question_about(entities)]
@@ -523,17 +538,19 @@ class QuestionFile(NamedTuple):
     def question_about(self, entities: Entities) -> Question:
         """The question with the ids of a table that knows the names."""
 
-        def id_of(match: re.Match[str]) -> str:
-            return entities.find(self.names[match.group()]) or match.group()
-
-        return Question(
-            ENTITY.sub(id_of, self.question), entities.find(self.names[self.answer]) or self.answer
-        )
+        text = ENTITY.sub(lambda match: _id_of(self.names[match.group()], entities), self.question)
+        return Question(text, _id_of(self.names[self.answer], entities))
 
     def to_text(self) -> str:
         """The content of the file."""
         lines = "\n".join(f"{id}:{name}" for id, name in self.names.items())
         return "\n\n".join([self.url, self.passage, self.question, self.answer, lines])
+
+
+def _id_of(name: str, entities: Entities) -> str:
+    if (id := entities.find(name)) is None:
+        raise InputError(f"{name!r:.60} cannot be the name of an entity; give a name with letters.")
+    return id
 
 
 def is_question_file(text: str) -> bool:
@@ -595,7 +612,7 @@ def question_file(question: str, answer: str, names: Mapping[str, str] | Sequenc
         if answer not in known:
             raise InputError(f"the answer {answer!r:.60} is not among the names {list(known)[:5]}.")
         answer = known[answer]
-    given = Entities(Mention(name, "ORG") for name in table.values())
-    ids = {given.find(name): id for id, name in table.items()}
+    given = Entities(Mention(name, GIVEN) for name in table.values())
+    ids = {_id_of(name, given): id for id, name in table.items()}
     spans = [(start, end, ids[id]) for start, end, id in given.spans(question)]
     return QuestionFile("-", "-", replace_spans(question, spans), answer, table).to_text()

@@ -16,6 +16,7 @@ from summarily.metrics.apes.questions import (
     make_cloze,
     question_file,
     replace_spans,
+    without_ids,
 )
 from summarily.metrics.base import (
     Example,
@@ -270,6 +271,7 @@ def _texts(example: Example) -> Iterable[str]:
 
 
 def _anonymised(prediction: str, cloze: Cloze, mentions: Sequence[recognition.Mention]) -> Read:
+    prediction = without_ids(prediction)
     entities = cloze.entities.extended(mentions)
     spans = entities.spans(prediction)
     questions = [question.text for question in cloze.questions]

@@ -43,7 +43,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--parts", default=",".join(PARTS), help="comma-separated (default: %(default)s)")
     parser.add_argument("--readers", default=",".join(TRAINED), help="to study (default: %(default)s)")
     parser.add_argument(
-        "--articles", type=int, default=150, help="articles of each collection (default: %(default)s)"
+        "--articles", type=int, default=120, help="articles of each collection (default: %(default)s)"
     )
     parser.add_argument(
         "--references", type=int, help="of each judged summary, the first N only (default: all that it has)"

@@ -48,12 +48,16 @@ def main() -> None:
     options = parser.parse_args()
     predictions, references = load_texts(data_folder(options.data), options.summaries)
     apes = Apes(reader=options.reader, model=options.model)
-    start = time.perf_counter()
+    start, processor = time.perf_counter(), time.process_time()
     result = score(predictions, references, metrics={"apes": apes}, confidence=0.95)["apes"]
     seconds = time.perf_counter() - start
     print(f"{len(result)} summaries, {result.counts['questions']} questions, APES {float(result):.2f}")
     print(f"{result.signature}")
-    print(f"end to end: {seconds:.1f} s")
+    # A second process finds half of the entities meanwhile. With OMP_NUM_THREADS=1 the CPU time of this one is what
+    # the clock shows where two cores are free.
+    print(
+        f"end to end: {seconds:.1f} s on the clock, {time.process_time() - processor:.1f} s of CPU in this process"
+    )
     again = time.perf_counter()
     score(predictions, references, metrics={"apes": apes})
     print(f"again, entities remembered: {time.perf_counter() - again:.1f} s")
