@@ -279,3 +279,22 @@ def test_questions_and_readers_mean_the_same_marks():
     assert questions.ENTITY.pattern == cloze_entities.ENTITY.pattern
     text = "@entity4 met @entity1; @entity4 left."
     assert questions.candidates(text) == cloze_entities.candidates(text)
+
+
+def test_a_ready_name_is_one_name_whatever_it_looks_like():
+    """What a recogniser would have cut ("Sony pictures") is one entity here, and keeps its own id."""
+    text = question_file("@placeholder beat Tottenham hotspur", "Sony pictures", ["Tottenham hotspur"])
+    cloze = make_cloze([text, "Kim Wu left."], names=["Kim Wu"])
+    [ready, _] = cloze.questions
+    assert cloze.entities.names[ready.answer] == ["Sony pictures"]
+    assert (
+        cloze.entities.find("Kim Wu") != ready.answer
+        and cloze.entities.find("Tottenham hotspur") in ready.text
+    )
+    with pytest.raises(InputError, match="cannot be the name of an entity"):
+        question_file("@placeholder beat 12", "Arsenal", ["12"])
+
+
+def test_ids_in_a_text_are_not_ours():
+    cloze = make_cloze("@entity0 met @placeholder and Ann Lee.", names=["Ann Lee"])
+    assert [question.text for question in cloze.questions] == ["entity0 met placeholder and @placeholder."]

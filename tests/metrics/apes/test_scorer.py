@@ -6,9 +6,12 @@ import evaluate
 import pytest
 
 from summarily.metrics import load
+from summarily.metrics.apes.questions import Entities
+from summarily.metrics.apes.recognition import recogniser
 from summarily.metrics.apes.scorer import Apes
 from summarily.metrics.base import InputError
 from summarily.modeling.cloze_reader.cloze_entities import Answer, candidates
+from summarily.sample import load_sample
 from tests.metrics.apes.tiny_reader import attentive
 
 REFERENCE = "Angela Merkel flew to Oslo. Merkel met Microsoft."
@@ -200,3 +203,41 @@ def test_a_single_pair_is_a_reward():
 def test_entities_are_remembered_on_disk(tmp_path):
     Apes(reader="first", cache_folder=str(tmp_path)).compute(["Ann Lee won."], ["Ann Lee won."])
     assert list(tmp_path.glob("entities-*.sqlite"))
+
+
+def test_a_prediction_cannot_write_ids_itself():
+    apes = Apes(reader="most-frequent")
+    honest = apes.compute(["Somebody met somebody."], ["Ann Lee flew to Oslo."])
+    gamed = apes.compute(["@entity0 @entity1 met @placeholder."], ["Ann Lee flew to Oslo."])
+    assert gamed.mean["apes"] == honest.mean["apes"] == 0
+    assert apes.explain("@entity99 met Ann Lee.", "Ann Lee flew to Oslo.")["names"].keys() <= {
+        "@entity0",
+        "@entity1",
+    }
+
+
+@pytest.mark.parametrize("reader", ["cross", "attentive"])
+def test_the_readers_we_ship_tell_good_summaries_from_bad_ones(reader):
+    rows = load_sample()[:8]
+    references, sources = [row["references"][0] for row in rows], [row["source"] for row in rows]
+    metric = Apes(reader=reader)
+    listed = [", ".join(n[0] for n in Entities(found).names.values()) for found in recogniser()(sources)]
+    systems = {
+        "gold": references,
+        "list": listed,
+        **{s: [row[s] for row in rows] for s in ("good", "broken")},
+    }
+    apes = {name: float(metric.compute(texts, references, sources)) for name, texts in systems.items()}
+    assert apes["gold"] > 80
+    assert apes["gold"] - 15 > max(apes["list"], apes["broken"])
+    assert apes["good"] > apes["broken"] + 15
+
+
+def test_the_light_preset_is_shipped_and_batches_do_not_change_it():
+    light = load("apes")
+    light.check()
+    rows = load_sample()[:4]
+    together = light.compute([row["good"] for row in rows], [row["references"][0] for row in rows])
+    alone = [float(light.compute([row["good"]], [row["references"][0]])) for row in rows]
+    assert together.per_example["apes"] == alone
+    assert "reader:cross|model:cross-reader@" in str(together.signature)
