@@ -16,7 +16,7 @@ from summarily.inputs import read_table
 from summarily.metrics.base import InputError, Metric, make_examples
 from summarily.metrics.meta_evaluation import reports
 from summarily.metrics.meta_evaluation.human import _column, data_folder
-from summarily.metrics.meta_evaluation.reports import Section, Table, number, p_value
+from summarily.metrics.meta_evaluation.reports import Section, Table, mean, number, p_value
 from summarily.metrics.meta_evaluation.scores import ScoreStore, reported, significant
 from summarily.metrics.resampling import holm, mean_intervals, paired_test
 
@@ -129,8 +129,7 @@ def benchmark_table(result: Mapping[str, Any]) -> Table:
         by_system = found["systems"]
         best = max(systems, key=lambda system: by_system[system]["mean"])
         cells = [
-            f"{number(by_system[s]['mean'])} ({number(by_system[s]['deviation'], 2)})"
-            + ("*" if s == best else "")
+            f"{mean(by_system[s]['mean'])} ({mean(by_system[s]['deviation'])})" + ("*" if s == best else "")
             for s in systems
         ]
         unsure = sum(pair["p_holm"] > 0.05 for pair in found["pairs"])

@@ -143,6 +143,16 @@ def number(value: float | None, digits: int = 3, sign: bool = False) -> str:
     return text if float(text) else text.replace("-", "")
 
 
+def mean(value: float) -> str:
+    """A mean score for a table: those of the movers can be very small.
+
+    Example:
+        >>> mean(0.4567), mean(0.000123)
+        ('0.457', '1.2e-04')
+    """
+    return number(value) if math.isnan(value) or value == 0 or abs(value) >= 0.005 else f"{value:.1e}"
+
+
 def p_value(value: float) -> str:
     """A p-value for a table.
 

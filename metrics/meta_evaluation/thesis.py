@@ -14,7 +14,7 @@ from summarily.metrics.meta_evaluation.agreement import analyse
 from summarily.metrics.meta_evaluation.correlation import LEVELS, correlate
 from summarily.metrics.meta_evaluation.corruption import summary_of
 from summarily.metrics.meta_evaluation.paraphrase import analyse_pairs
-from summarily.metrics.meta_evaluation.reports import Table, bracket, number
+from summarily.metrics.meta_evaluation.reports import Table, bracket, mean, number
 from summarily.metrics.meta_evaluation.scores import Scored
 from summarily.metrics.meta_evaluation.sweep import sweep_table
 
@@ -197,7 +197,7 @@ def table_6_6(result: Mapping[str, Any]) -> Table:
     rows = []
     for system in next(iter(result["metrics"].values()))["systems"]:
         cells = [result["metrics"][name]["systems"][system] for name in columns]
-        rows.append([system, *(f"{number(cell['mean'])} ({number(cell['deviation'], 2)})" for cell in cells)])
+        rows.append([system, *(f"{mean(cell['mean'])} ({mean(cell['deviation'])})" for cell in cells)])
     for system, values in TABLE_6_6.items():
         known = dict(zip(COLUMNS_6_6, values, strict=True))
         rows.append(
