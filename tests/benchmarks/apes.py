@@ -9,6 +9,7 @@ references are the cased ones. Nothing is remembered from an earlier run. Give b
 from __future__ import annotations
 
 import argparse
+import os
 import time
 from pathlib import Path
 
@@ -46,6 +47,9 @@ def main() -> None:
     parser.add_argument("--summaries", type=int, help="the first N only (default: all)")
     parser.add_argument("--model", help="a folder instead of the shipped reader")
     options = parser.parse_args()
+    if not (options.data or os.environ.get("SUMMARILY_DATA")):
+        print("APES: not measured; the summaries are in --data FOLDER or SUMMARILY_DATA")
+        return
     predictions, references = load_texts(data_folder(options.data), options.summaries)
     apes = Apes(reader=options.reader, model=options.model)
     start, processor = time.perf_counter(), time.process_time()
