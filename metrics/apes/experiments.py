@@ -290,7 +290,7 @@ def agreement(
     rouge: Mapping[str, Mapping[str, Sequence[float]]],
 ) -> dict[str, Any]:
     """All that is said about one reader and one set of judgements."""
-    columns = {"apes": apes_by_references(read)["first 1"], **rouge["first 1"]}
+    columns = {"apes": apes_by_references(read)["first 1"].tolist(), **rouge["first 1"]}
     return {
         "correlations": {question: correlations(own, read, rouge) for question, own in by_question.items()},
         "matrix": matrix(columns),
