@@ -112,8 +112,8 @@ def _upload_once(api: HfApi, repository: Repository, folder: Path, organisation:
     if not change:
         return "up to date"
     if change.head is None:
-        sdk = {"space_sdk": "gradio"} if repo_type == "space" else {}
-        api.create_repo(name, repo_type=repo_type, private=private, exist_ok=True, **sdk)
+        sdk = "gradio" if repo_type == "space" else None
+        api.create_repo(name, repo_type=repo_type, private=private, exist_ok=True, space_sdk=sdk)
         change = difference(api, repository, folder, organisation)
     operations: list[Any] = [
         CommitOperationAdd(path, folder / path) for path in (*change.new, *change.changed)

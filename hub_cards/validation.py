@@ -11,6 +11,7 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
+from typing import Any
 
 from summarily.hub_cards.building import Repository, relative_links
 
@@ -105,7 +106,7 @@ def _metadata(repository: Repository, card: str, folder: Path) -> list[str]:
     from yaml import YAMLError
 
     try:
-        data = ModelCard(card, ignore_metadata_errors=False).data
+        data: Any = ModelCard(card, ignore_metadata_errors=False).data
     except (ValueError, YAMLError) as error:
         return [f"the metadata of README.md cannot be read: {' '.join(str(error).split())}"]
     values = data.to_dict()

@@ -439,7 +439,7 @@ def plot(measured: dict[Cell, dict[str, float]], curves: dict[str, Fit], path: P
     for name in dict.fromkeys(cell.curve for cell in measured):
         first = next(cell for cell in measured if cell.curve == name)
         # A colour for each model, paler for smaller windows.
-        style = {
+        style: Any = {
             "color": f"C{models.index(first.model)}",
             "alpha": 1 - 0.7 * windows.index(first.window or 0) / len(windows) if first.window else 1.0,
         }

@@ -71,7 +71,7 @@ class Summarizer:
         precision = dtype or ("bfloat16" if half else "float32")
         options = {"revision": revision, "token": token, "trust_remote_code": trust_remote_code}
         model, tokenizer = _load(checkpoint, options, precision)
-        self.model: PreTrainedModel = model.to(place).eval()
+        self.model: Any = model.to(place).eval()
         self.tokenizer: PreTrainedTokenizerBase = tokenizer
 
     @classmethod
@@ -320,7 +320,9 @@ def register_pipeline() -> None:
     if "summarization" in PIPELINE_REGISTRY.supported_tasks:
         return
 
-    class SummarizationPipeline(Pipeline):
+    base: Any = Pipeline
+
+    class SummarizationPipeline(base):
         """`pipeline("summarization", model=...)(texts)`: a list of `{"summary_text": ...}`.
 
         Takes the arguments of `Summarizer`; datasets and generators are read as in every pipeline.
