@@ -116,18 +116,31 @@ class Recogniser:
             self._memory.clear()
 
     def _recognise(self, texts: Sequence[str]) -> list[tuple[Mention, ...]]:
+        if self._helper is not None and not self._helper.is_ours:
+            self._helper = None  # of the process that this one was forked from
         if self._helper is None and (self._processes < 2 or len(texts) < WORTH_A_PROCESS):
             return recognise(self.path, texts)
         if self._helper is None:
             self._helper = _Helper(self.path)
+        try:
+            return self._shared(self._helper, texts)
+        except BaseException as error:
+            # Whatever is under way in the other process is lost; the next call starts another.
+            self._helper.end()
+            self._helper = None
+            if isinstance(error, (OSError, RuntimeError)):
+                return recognise(self.path, texts)
+            raise
+
+    def _shared(self, helper: _Helper, texts: Sequence[str]) -> list[tuple[Mention, ...]]:
         # Halves of equal length rather than of equal number, taken alternately from the longest.
         order = sorted(range(len(texts)), key=lambda row: -len(texts[row]))
         theirs, mine = order[0::2], order[1::2]
-        self._helper.send([texts[row] for row in theirs])
+        helper.send([texts[row] for row in theirs])
         result: list[tuple[Mention, ...]] = [()] * len(texts)
         for row, mentions in zip(mine, recognise(self.path, [texts[row] for row in mine]), strict=True):
             result[row] = mentions
-        for row, mentions in zip(theirs, self._helper.receive(), strict=True):
+        for row, mentions in zip(theirs, helper.receive(), strict=True):
             result[row] = mentions
         return result
 
@@ -218,10 +231,18 @@ class _Helper:
 
     def __init__(self, path: str):
         command = [sys.executable, "-m", "summarily.metrics.apes.recognition", path]
-        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
-        weakref.finalize(self, _end, self._process)
+        # A session of its own: an interrupt at the terminal is for us, and we end it.
+        self._process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True
+        )
+        self._parent = os.getpid()
+        self.end = weakref.finalize(self, _end, self._process)
         self._answer: list[bytes] = []
         self._reader: threading.Thread | None = None
+
+    @property
+    def is_ours(self) -> bool:
+        return self._parent == os.getpid()
 
     def send(self, texts: Sequence[str]) -> None:
         stdin, stdout = self._process.stdin, self._process.stdout
@@ -236,7 +257,7 @@ class _Helper:
     def receive(self) -> list[tuple[Mention, ...]]:
         assert self._reader is not None
         self._reader.join()
-        if not self._answer[0]:
+        if not self._answer or not self._answer[0]:
             raise RuntimeError(f"the helper that finds entities ended with code {self._process.wait()}.")
         return [tuple(Mention(*m) for m in mentions) for mentions in json.loads(self._answer[0])]
 

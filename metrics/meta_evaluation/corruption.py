@@ -230,10 +230,13 @@ class _Filler:
             masked = (inputs["input_ids"][row] == self.tokenizer.mask_token_id).nonzero()[:, 0].tolist()
             found = {}
             for place, at in zip(places, masked, strict=False):  # what was cut off at the limit stays
-                best = logits[row, at].topk(2).indices.tolist()
+                # The best word that is another one; the original may come several times, in other cases.
+                best = logits[row, at].topk(min(8, logits.shape[-1])).indices.tolist()
                 words = [self.tokenizer.decode([i]).strip() for i in best]
                 was = _core(tokens[place]).lower()
-                found[place] = _put(tokens[place], next(word for word in words if word.lower() != was))
+                other = next((word for word in words if word.lower() != was), None)
+                if other is not None:
+                    found[place] = _put(tokens[place], other)
             filled.append(found)
         return filled
 

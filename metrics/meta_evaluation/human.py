@@ -120,6 +120,10 @@ def read_judgements(
         [1.0, 2.0, 5.0]
     """
     if data in READERS and not Path(data).is_file():
+        own = columns is not None and columns != Columns()
+        for name, given in (("columns", own), ("reference_text", reference_text), ("where", where)):
+            if given:
+                raise InputError(f"{name} goes with a table of your own; {data} has columns of its own.")
         judgements = _read_named(data, question, folder, split)
     else:
         table = _read_essays(Path(data)) if _is_asap(Path(data)) else read_table(data, split or "test")

@@ -46,6 +46,10 @@ def test_a_helper_finds_the_same(monkeypatch):
     assert helped(texts) == alone
     assert helped._helper is not None
     assert helped(["Snow fell in Paris."]) == [(Mention("Paris", "GPE"),)], "it is used again"
+    helped._helper._process.kill()
+    assert helped(["Snow fell in Berlin."]) == [(Mention("Berlin", "GPE"),)], "it may die"
+    helped.clear()
+    assert helped(texts) == alone, "and another takes its place"
 
 
 def test_a_long_text_is_read_in_pieces_that_lose_nothing(monkeypatch):

@@ -173,3 +173,10 @@ def test_a_set_by_its_name_on_the_hub(tmp_path, monkeypatch):
     monkeypatch.setitem(human.READERS, "summeval", (reader, question, (str(folder / "nothing"), split)))
     with pytest.raises(InputError, match=r"neither a file nor a data set.*--data or SUMMARILY_DATA"):
         read_judgements("summeval")
+
+
+def test_what_named_sets_do_not_take_is_refused():
+    with pytest.raises(InputError, match="where goes with a table of your own"):
+        read_judgements("summeval", where={"system": "M1"})
+    with pytest.raises(InputError, match="columns goes with a table"):
+        read_judgements("chaganty", columns=Columns("a", "b", "c"))
