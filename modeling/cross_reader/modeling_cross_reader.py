@@ -230,6 +230,12 @@ class CrossReader(AdaptedEncoderModel):
     def tokenizer(self, tokenizer: PreTrainedTokenizerBase) -> None:
         self._tokenizer = tokenizer
 
+    def merged(self) -> CrossReader:
+        """A reader that stands alone, with its tokenizer."""
+        whole = super().merged()
+        whole.tokenizer = self.tokenizer
+        return whole
+
     def save_pretrained(self, save_directory: str | os.PathLike[str], **options: Any) -> None:
         super().save_pretrained(save_directory, **options)
         if self.config.encoder is None and (self._tokenizer is not None or self.config._name_or_path):

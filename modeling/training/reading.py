@@ -23,7 +23,7 @@ from accelerate.utils import set_seed
 
 from summarily.modeling.cloze_reader.cloze_entities import PLACEHOLDER, candidates, rename
 from summarily.modeling.training.building import make_accelerator
-from summarily.modeling.training.card import commit, hardware, training_table
+from summarily.modeling.training.card import citation, commit, hardware, training_table
 from summarily.modeling.training.checkpoints import (
     is_complete,
     untouched_random_state,
@@ -388,11 +388,20 @@ that are asked about.
 
 {_scores(result)}
 
+## Limits
+
+It answers from the entities of a passage, right or wrong. What it was not trained on (other languages, other kinds of
+text) has not been measured.
+
 ## Cost
 
 {result.minutes:.1f} minutes on {hardware()}; {result.parameters:,} parameters; weights stored as {recipe.hub.dtype}.
 
 Code: commit `{commit()}`; torch {torch.__version__}.
+
+## Citation
+
+{citation(recipe)}
 """
 
 

@@ -222,5 +222,8 @@ def test_bad_inputs_are_named(model):
         CrossReader.from_encoder(checkpoint("bert"), chunk_tokens=20)
     with pytest.raises(ValueError, match="not a distilbert"):
         CrossReader.from_encoder(checkpoint("distilbert"))
+    whole = model.merged()
+    assert whole.tokenizer is model.tokenizer
+    whole.tokenizer = None
     with pytest.raises(ValueError, match="no tokenizer yet"):
-        model.merged().tokenizer  # noqa: B018
+        whole.tokenizer  # noqa: B018
