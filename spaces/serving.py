@@ -137,7 +137,7 @@ def check_length(where: str, text: str, longest: int) -> str:
 
 
 def download(name: str, content: str) -> str:
-    """A file for the browser, in Gradio's temporary folder, where it is deleted after `KEEP_SECONDS`."""
+    """A file for the browser, in Gradio's temporary folder, where it is deleted after a while (see `blocks`)."""
     from gradio.processing_utils import save_bytes_to_cache
     from gradio.utils import get_upload_folder
 
@@ -177,11 +177,11 @@ def theme() -> Any:
     )
 
 
-def blocks(title: str) -> Any:
-    """Gradio Blocks with our title; what it writes to its temporary folder is deleted again."""
+def blocks(title: str, keep_seconds: int = KEEP_SECONDS) -> Any:
+    """Gradio Blocks with our title; what it writes to its temporary folder is deleted after `keep_seconds`."""
     gr = gradio()
     return gr.Blocks(
-        title=f"{title} - Summarily", analytics_enabled=False, delete_cache=(KEEP_SECONDS // 6, KEEP_SECONDS)
+        title=f"{title} - Summarily", analytics_enabled=False, delete_cache=(keep_seconds // 6, keep_seconds)
     )
 
 

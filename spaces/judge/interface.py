@@ -16,7 +16,7 @@ KEEP_SECONDS = 6 * 3600
 def build() -> Any:
     """The page as Gradio Blocks."""
     gr = serving.gradio()
-    with serving.blocks(TITLE) as app:
+    with serving.blocks(TITLE, KEEP_SECONDS) as app:
         serving.heading(TITLE, LEAD)
         state = gr.State(time_to_live=KEEP_SECONDS)
         with gr.Column() as setup:
