@@ -23,7 +23,14 @@ def add_parser(subparsers: Any) -> argparse.ArgumentParser:
         description=DESCRIPTION,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("recipe", help="a recipe of this package by name, or a .toml file")
+    add_run_options(parser, "a recipe of this package by name, or a .toml file")
+    parser.set_defaults(run=run)
+    return parser
+
+
+def add_run_options(parser: argparse.ArgumentParser, recipes: str) -> None:
+    """What every command that trains from a recipe takes."""
+    parser.add_argument("recipe", help=recipes)
     parser.add_argument(
         "--set", metavar="SECTION.KEY=VALUE", action="append", default=[], help="change a value of the recipe"
     )
@@ -35,8 +42,6 @@ def add_parser(subparsers: Any) -> argparse.ArgumentParser:
         default=True,
         help="go on with the run in the output folder; --no-resume moves it aside and starts afresh",
     )
-    parser.set_defaults(run=run)
-    return parser
 
 
 def run(args: argparse.Namespace) -> int:

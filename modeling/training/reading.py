@@ -30,6 +30,7 @@ from summarily.modeling.training.checkpoints import (
     write_file,
     write_folder,
 )
+from summarily.modeling.training.cli import add_run_options
 from summarily.modeling.training.recipe import Recipe, RecipeError, load_recipe
 from summarily.modeling.training.train import fit, run_folder
 from summarily.version import __version__
@@ -448,19 +449,8 @@ def add_parser(commands: Any) -> None:
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("recipe", help="cloze_reader, cross_reader or a .toml file")
-    parser.add_argument(
-        "--set", metavar="SECTION.KEY=VALUE", action="append", default=[], help="change a value of the recipe"
-    )
+    add_run_options(parser, "cloze_reader, cross_reader or a .toml file")
     parser.add_argument("--corpus", default="runs/cloze.jsonl.gz", help="questions (default: %(default)s)")
-    parser.add_argument("--output", metavar="DIR", help="what the run writes (default: runs/RECIPE)")
-    parser.add_argument("--data", metavar="DIR", help="the folder of local files (default: $SUMMARILY_DATA)")
-    parser.add_argument(
-        "--resume",
-        action=argparse.BooleanOptionalAction,
-        default=True,
-        help="go on with the run in the output folder; --no-resume moves it aside and starts afresh",
-    )
     parser.set_defaults(run=run)
 
 

@@ -77,7 +77,7 @@ def build() -> Any:
 
         def keep(session: judging.Session | None, *answers: Any) -> list[Any]:
             if session is None:
-                raise serving.InputError("Please start with a file first; this session has ended.")
+                raise serving.InputError("Please start with a file first; what was here has expired.")
             n = len(judging.QUESTIONS)
             by = [dict(zip(judging.QUESTIONS, answers[i * n : (i + 1) * n], strict=True)) for i in range(3)]
             given = judging.compared(by[0]) if session.way == "compare" else judging.rated(by[1], by[2])

@@ -10,7 +10,7 @@ import re
 import pytest
 
 import summarily
-from summarily.metrics import load_all
+from summarily.metrics import METRICS
 from summarily.metrics.base import InputError
 from summarily.sample import SYSTEMS, load_sample
 from summarily.spaces.explanations import explanation_html
@@ -68,14 +68,11 @@ def test_downloads_hold_every_value(result):
     assert {pair["metric"] for pair in everything["pairs"]} == {"rouge", "bertscore", "sms"}
 
 
-@pytest.mark.parametrize("name", list(load_all("all")[0]))
+@pytest.mark.parametrize("name", [name for name in METRICS if name != "bartscore"])  # it has no light weights
 def test_every_metric_is_explained(name):
     row = ROWS[1]
-    try:
-        score = summarily.score([row["good"]], [row["references"]], [row["source"]], metrics=name)[name]
-        html = explanation_html(score.explain(0))
-    except summarily.metrics.MissingRequirement as error:
-        pytest.skip(str(error))
+    score = summarily.score([row["good"]], [row["references"]], [row["source"]], metrics=name)[name]
+    html = explanation_html(score.explain(0))
     assert len(re.sub(r"<[^>]*>", "", html)) > 40
 
 

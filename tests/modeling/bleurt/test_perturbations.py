@@ -6,8 +6,6 @@ import random
 
 import pytest
 
-from summarily.metrics import vectors
-from summarily.metrics.base import MissingRequirement
 from summarily.modeling.bleurt import perturbations
 from summarily.modeling.bleurt.perturbations import drop, make_pairs, passages, shorten, swap
 from summarily.sample import load_sample
@@ -17,10 +15,6 @@ WORDS = [f"w{number}" for number in range(30)]
 
 @pytest.fixture(scope="module")
 def documents() -> dict[str, list[str]]:
-    try:
-        vectors.check("glove-6b-50d")
-    except MissingRequirement as error:
-        pytest.skip(str(error))
     sources = [row["source"] for row in load_sample()]
     return {"news": sources[: len(sources) // 2], "more": sources[len(sources) // 2 :]}
 
