@@ -211,37 +211,40 @@ def plan(source: Cloud, target: Cloud) -> Plan:
     return Plan(cost, sorted(flows))
 
 
-Moves = tuple[Floats, Floats, Places, Places]
+Moves = tuple[Floats, Floats, Places | None, Places | None]
 
 
 def _transport(
     source: Cloud, target: Cloud
 ) -> tuple[float, list[tuple[int, int, float]], Moves | None, float]:
-    """The cost, what stays in place, what moves (flow, distances, rows, columns), and the total mass."""
+    """The cost, what stays in place, what moves (flow, distances, rows, columns), and the total mass.
+
+    Rows and columns are None if all points move.
+    """
     whole = source.is_whole and target.is_whole
     a, b, total = _balanced(source.masses, source.total, target.masses, target.total, whole)
     common = source.place.keys() & target.place.keys()
     if not common:
         costs = euclidean(source.points, target.points)
         cost, flow = _solve(a, b, costs)
-        return cost / total, [], (flow, costs, np.arange(len(a)), np.arange(len(b))), total
+        return cost / total, [], (flow, costs, None, None), total
     stays: list[tuple[int, int, float]] = []
     mine, theirs = a.tolist(), b.tolist()  # single numbers are faster out of lists
     for key in common:
         i, j = source.place[key], target.place[key]
-        mass = min(mine[i], theirs[j])
+        mass = mine[i] if mine[i] < theirs[j] else theirs[j]
         stays.append((i, j, mass))
         mine[i] -= mass
         theirs[j] -= mass
-    a, b = np.array(mine), np.array(theirs)
-    left = a.sum()
+    left = sum(mine)
     if left <= 1e-12 * total:  # nothing, or what rounding has left
         return 0.0, stays, None, total
+    a, b = np.array(mine), np.array(theirs)
     if not whole:
         b *= left / b.sum()
     rows, columns = a.nonzero()[0], b.nonzero()[0]
-    costs = euclidean(source.points[rows], target.points[columns])
-    cost, flow = _solve(a[rows], b[columns], costs)
+    costs = euclidean(source.points.take(rows, axis=0), target.points.take(columns, axis=0))
+    cost, flow = _solve(a.take(rows), b.take(columns), costs)
     return cost / total, stays, (flow, costs, rows, columns), total
 
 
@@ -295,7 +298,7 @@ def _solve(source: Floats, target: Floats, costs: Floats) -> tuple[float, Floats
         flow = target[None, :] if len(source) == 1 else source[:, None]
         return float((flow * costs).sum()), flow
     flow, cost, _, _, code = _simplex()(source, target, np.ascontiguousarray(costs), _MAX_PIVOTS, 1)
-    if code != _OPTIMAL or not np.isfinite(cost):
+    if code != _OPTIMAL or not math.isfinite(cost):
         raise TransportError(
             f"the network simplex did not solve a problem of {len(source)} by {len(target)} points "
             f"(result code {code}, cost {cost})."
@@ -303,11 +306,12 @@ def _solve(source: Floats, target: Floats, costs: Floats) -> tuple[float, Floats
     return max(float(cost), 0.0), flow
 
 
-def _flows(flow: Floats, costs: Floats, rows: Places, columns: Places) -> list[Flow]:
-    return [
-        Flow(int(rows[i]), int(columns[j]), float(flow[i, j]), float(costs[i, j]))
-        for i, j in zip(*flow.nonzero(), strict=True)
-    ]
+def _flows(flow: Floats, costs: Floats, rows: Places | None, columns: Places | None) -> list[Flow]:
+    """The flows between points, which are numbered by `rows` and `columns` unless these are all points."""
+    i, j = flow.nonzero()
+    sources, targets = (i if rows is None else rows[i]), (j if columns is None else columns[j])
+    found = zip(sources.tolist(), targets.tolist(), flow[i, j].tolist(), costs[i, j].tolist(), strict=True)
+    return [Flow(*values) for values in found]
 
 
 @cache

@@ -114,6 +114,37 @@ def randomise_weights(module: nn.Module, std: float, seed: int) -> None:
 _OWN_FIELDS = ("model_type", "architectures", "transformers_version", "torch_dtype", "dtype", "_name_or_path")
 
 
+@torch.no_grad()
+def start_as_copier(bart: BartForConditionalGeneration) -> None:
+    """Set the weights of a new BART so that its decoder looks at the source where it writes, and repeats that token.
+
+    A small BART with ordinary random weights spends thousands of steps before its cross-attention finds anything.
+    Here queries and keys, and values and outputs, of cross-attention start near the identity ("mimetic" weights,
+    Trockman and Kolter 2023), both sides have the same sinusoids for positions, and what the other sublayers add
+    starts small; all of it is trained from there.
+    """
+    std, width = bart.config.init_std, bart.config.d_model
+    encoder, decoder = bart.model.encoder, bart.model.decoder
+    for positions in (encoder.embed_positions, decoder.embed_positions):
+        # Twice the deviation of the embeddings: where a token is counts for more than what it is, at first.
+        positions.weight.copy_(2 * 2**0.5 * std * sinusoids(*positions.weight.shape))
+    for layer in (*encoder.layers, *decoder.layers):
+        for linear in (layer.self_attn.out_proj, layer.fc2):
+            linear.weight.mul_(0.25)
+    for layer in decoder.layers:
+        attention = layer.encoder_attn
+        linears = (attention.q_proj, attention.k_proj, attention.v_proj, attention.out_proj)
+        for linear, scale in zip(linears, (1.0, 1.0, 0.7, 0.7), strict=True):
+            nn.init.normal_(linear.weight, std=0.02)
+            linear.weight.add_(scale * torch.eye(width))
+
+
+def sinusoids(positions: int, width: int) -> torch.Tensor:
+    """Vaswani et al.'s positions: sines, then cosines, of ever lower frequency."""
+    angles = torch.arange(positions)[:, None] / 10000 ** (torch.arange(0, width, 2) / width)
+    return torch.cat([angles.sin(), angles.cos()], dim=1)
+
+
 def shared_fields(config: BartConfig) -> dict[str, Any]:
     """The fields of a configuration that another model can take over."""
     return {name: value for name, value in config.to_dict().items() if name not in _OWN_FIELDS}

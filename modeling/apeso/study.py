@@ -1,7 +1,7 @@
 """Does the entity layer help? Tables 3 and 4 of Eyal et al. (2019) at the scale of two CPU cores.
 
-A pointer-generator first learns to copy from several collections of news, then to write highlights; from there one
-run goes on as it is (the baseline) and another with the entity layer (APESO), with the same number of steps on
+A pointer-generator first learns to copy: single sentences, two out of a few, then the summaries of several
+collections of news; after that, to write highlights. From there one run goes on as it is (the baseline) and another with the entity layer (APESO), with the same number of steps on
 the same batches. All summaries of held-out articles are scored by APES and ROUGE, beside the first three sentences,
 the references, and the references with their words shuffled.
 
@@ -24,8 +24,30 @@ from summarily.modeling.training.study import Cell, run_cells
 
 RECIPE = "apeso_news"
 HIGHLIGHTS, ALL_NEWS = "highlights.jsonl.gz", "all_news.jsonl.gz"
-STEPS = {"copying": 600, "highlights": 250, "last": 100}
+SENTENCES, PASSAGES = "sentences.jsonl.gz", "passages.jsonl.gz"
+STEPS = {"sentences": 700, "passages": 900, "copying": 300, "highlights": 300, "last": 120}
 """Optimizer steps of the stages; the paper's are 20 epochs and then 5."""
+STAGES = {
+    # before the highlights: the file to learn from, and how
+    "sentences": (
+        SENTENCES,
+        "data.max_source_tokens=30",
+        "data.max_target_tokens=30",
+        "batch.tokens=2160",
+        "schedule.kind=constant",
+        "training.evaluate_every=350",
+    ),
+    "passages": (
+        PASSAGES,
+        "data.max_source_tokens=75",
+        "data.max_target_tokens=60",
+        "batch.tokens=2160",
+        "schedule.kind=constant",
+        "schedule.learning_rate=1.5e-3",
+        "training.evaluate_every=300",
+    ),
+    "copying": (ALL_NEWS, "schedule.learning_rate=1e-3", "training.evaluate_every=150"),
+}
 VALIDATION = 7
 """Of every 100 training articles, those that choose the best step; the readers' own held-out ones are the test."""
 
@@ -56,6 +78,41 @@ def pairs(collection: str, rows: Iterable[dict[str, Any]]) -> Iterator[dict[str,
         yield {"id": identifier, "source": source, "target": target, "split": split}
 
 
+def cut_passages(row: Mapping[str, str], words: int = 55, longest: int = 35) -> Iterator[dict[str, str]]:
+    """Passages of a source, a few sentences each, with at most two of their sentences to copy.
+
+    Example:
+        >>> row = {"id": "a", "source": "The snow fell late. It fell in Oslo. Nobody was out.", "split": "train"}
+        >>> next(cut_passages(row))["target"]
+        'The snow fell late. It fell in Oslo.'
+    """
+    from summarily.metrics.text import sentences
+
+    draw = random.Random(row["id"])
+    passages: list[list[str]] = [[]]
+    for sentence in sentences(row["source"]):
+        length = len(sentence.split())
+        if not 3 <= length <= longest:
+            continue
+        if length + sum(len(other.split()) for other in passages[-1]) > words:
+            passages.append([])
+        passages[-1].append(sentence)
+    for number, passage in enumerate(passages):
+        if len(passage) > 1:
+            chosen = sorted(draw.sample(range(len(passage)), min(2, len(passage) - 1)))
+            target = " ".join(passage[i] for i in chosen)
+            yield {**row, "id": f"{row['id']}/{number}", "source": " ".join(passage), "target": target}
+
+
+def single_sentences(passage: Mapping[str, str], words: int = 22) -> Iterator[dict[str, str]]:
+    """The short sentences of a passage's target, each to be copied as it is."""
+    from summarily.metrics.text import sentences
+
+    for number, sentence in enumerate(sentences(passage["target"])):
+        if len(sentence.split()) <= words:
+            yield {**passage, "id": f"{passage['id']}.{number}", "source": sentence, "target": sentence}
+
+
 def split_of_article(source: str) -> str:
     """The split of an article: what the readers of APES did not train on is the test."""
     from summarily.metrics.apes.corpus import fingerprint, split_of
@@ -66,19 +123,22 @@ def split_of_article(source: str) -> str:
 
 
 def prepare_pairs(folder: Path, data: str | None) -> None:
-    """Write the two files of pairs, unless they are there."""
+    """Write the files of pairs, unless they are there."""
     from summarily.metrics.apes.corpus import read_rows
     from summarily.metrics.files import write_atomically
     from summarily.modeling.training.corpora import data_folder
 
-    if (folder / HIGHLIGHTS).is_file() and (folder / ALL_NEWS).is_file():
+    files = (HIGHLIGHTS, ALL_NEWS, SENTENCES, PASSAGES)
+    if all((folder / file).is_file() for file in files):
         return
     folder.mkdir(parents=True, exist_ok=True)
     found: dict[str, list[dict[str, str]]] = {}
     for name in ("cnndm_articles", "bbc_news_summary", "reuters_train"):
         found[name] = list(pairs(name, read_rows(data_folder(data) / f"news/{name}.jsonl.gz")))
-    rows = {HIGHLIGHTS: found["cnndm_articles"], ALL_NEWS: [row for part in found.values() for row in part]}
-    for file, content in rows.items():
+    everything = [row for part in found.values() for row in part]
+    passages = [passage for row in everything for passage in cut_passages(row)]
+    sentences = [sentence for passage in passages for sentence in single_sentences(passage)]
+    for file, content in zip(files, (found["cnndm_articles"], everything, sentences, passages), strict=True):
         lines = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in content)
         write_atomically(folder / file, gzip.compress(lines.encode(), mtime=0))
 
@@ -175,11 +235,13 @@ def train_start(
     """The pointer-generator that learned to copy and then to write highlights; returns where it is."""
     prepare_pairs(folder / "data", data)
     files = str(folder / "data")
-    blank = make_blank(folder / "blank", folder / "data")
-    copying = cell("copying", blank, steps["copying"], f"data.files.all={ALL_NEWS}", *overrides)
-    run_cells([copying], folder, files, jobs)
-    highlights = cell("highlights", folder / "copying" / "hub", steps["highlights"], *overrides)
-    run_cells([highlights], folder, files, jobs)
+    model = make_blank(folder / "blank", folder / "data")
+    for name, (file, *settings) in STAGES.items():
+        glance = ("data.limits.validation=200", "data.limits.test=16")
+        stage = cell(name, model, steps[name], f"data.files.all={file}", *glance, *settings, *overrides)
+        run_cells([stage], folder, files, jobs)
+        model = folder / name / "hub"
+    run_cells([cell("highlights", model, steps["highlights"], *overrides)], folder, files, jobs)
     return folder / "highlights" / "hub"
 
 
@@ -373,7 +435,7 @@ def score_study(
     result["signatures"] = [str(score.signature) for score in cards["baseline"].values()]
     result["runs"] = {
         run: json.loads((folder / run / "result.json").read_text())
-        for run in ("copying", "highlights", "baseline", "apeso")
+        for run in (*STAGES, "highlights", "baseline", "apeso")
     }
     return result
 
@@ -441,8 +503,9 @@ def _setting(study: Mapping[str, Any]) -> list[str]:
     runs = study["runs"]
     return [
         f"{runs['apeso']['parameters']:,} parameters, sources cut at 200 tokens, 10,000 words; word vectors start from GloVe. "
-        f"The stages: {runs['copying']['step']} steps on CNN/DailyMail, BBC and Reuters (to learn to copy), "
-        f"{runs['highlights']['step']} on highlights, then {runs['apeso']['step']} more with the entity layer (APESO) or without "
+        f"The stages, all of CNN/DailyMail, BBC and Reuters: {runs['sentences']['step']} steps of copying single sentences, "
+        f"{runs['passages']['step']} of copying two out of a passage, {runs['copying']['step']} of the collections' own "
+        f"summaries; then {runs['highlights']['step']} on highlights, and {runs['apeso']['step']} more with the entity layer (APESO) or without "
         "(baseline) on the same batches. Best steps were chosen by the loss of validation articles; the search is the "
         "paper's (beam 5, alpha 0.9, beta 0.5, gamma 0.5, at least 35 words, no trigram twice) and was not tuned. The "
         "paper trained on 287,000 articles, 200 times as many.",

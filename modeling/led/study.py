@@ -111,10 +111,22 @@ GROUPS = {
 # --- training ---------------------------------------------------------------------------------------------
 
 
+# First on single sentences or two, where a decoder soon finds what it has to copy, then on pieces of every length.
+SHORT = (
+    "denoising.lengths=[32, 64]",
+    "schedule.kind=constant",
+    "training.max_steps=1000",
+    "training.evaluate_every=500",
+)
+
+
 def trained_denoiser(folder: Path, data: str | None) -> str:
     """The BART that all start from, trained if it is not there yet."""
-    run_cells([Cell("denoiser", "denoiser")], folder, data)
-    return str(folder / "denoiser" / "hub")
+    short, last = folder / "denoiser-short", folder / "denoiser"
+    go_on = (f"model.name={short / 'hub'}", "model.start=usual", "model.config={}", "tokenizer.kind=pretrained")
+    run_cells([Cell(short.name, "denoiser", SHORT)], folder, data)
+    run_cells([Cell(last.name, "denoiser", go_on)], folder, data)
+    return str(last / "hub")
 
 
 def make_base(variant: Variant, denoiser: str, folder: Path) -> Path:

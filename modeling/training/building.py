@@ -99,9 +99,15 @@ def build_model(recipe: Recipe, tokenizer: PreTrainedTokenizerBase) -> PreTraine
     import summarily.modeling  # noqa: F401  our model types
 
     section = recipe.model
+    if section.start == "copier" and section.name != "bart":
+        raise RecipeError(f'model.start = "copier" is for a new BART (model.name = "bart"), not {section.name}.')
     if section.name in CONFIG_MAPPING:
         config = AutoConfig.for_model(section.name, **new_config(recipe, tokenizer))
         model = AutoModelForSeq2SeqLM.from_config(config)
+        if section.start == "copier":
+            from summarily.modeling.bart_surgery import start_as_copier
+
+            start_as_copier(model)
     else:
         config = AutoConfig.from_pretrained(section.name, revision=section.revision)
         _check_keys(section.config, config)

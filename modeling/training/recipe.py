@@ -34,12 +34,17 @@ class RecipeError(ValueError):
 
 @dataclass(frozen=True)
 class ModelSection:
-    """`name` is a model type (built from scratch with `config`), a Hub id or a folder (loaded)."""
+    """`name` is a model type (built from scratch with `config`), a Hub id or a folder (loaded).
+
+    `start` is how the weights of a new model begin: as its class draws them, or, for BART, as a copier
+    (`bart_surgery.start_as_copier`).
+    """
 
     name: str
     config: dict[str, Any] = field(default_factory=dict)
     revision: str | None = None
     gradient_checkpointing: bool = False
+    start: Literal["usual", "copier"] = "usual"
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,7 @@
 """Learning from ROUGE-L, WMS, SMS and S+WMS: Table 4 of Clark et al. (2019) at the scale of two CPU cores.
 
-A pointer-generator learns to copy from several collections of news, then to write highlights with cross entropy: the
-start of every run. From there one run per reward goes on with the mixed loss, and one with cross entropy alone for as
+A pointer-generator learns to copy from several collections of news, then to write highlights with cross entropy, as
+for `summarily study apeso`: the start of every run. From there one run per reward goes on with the mixed loss, and one with cross entropy alone for as
 many steps on the same batches. All summaries of held-out articles are scored by all metrics; every run is compared
 with the start, on the metric that it was rewarded with, by a paired test.
 
@@ -16,6 +16,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from summarily.metrics.base import InputError
 from summarily.modeling.training.study import Cell, run_cells
 
 
@@ -52,39 +53,40 @@ PAPER = {
 RECIPE = "self_critical_news"
 
 
-class Steps(NamedTuple):
-    """Optimizer steps of the stages."""
-
-    copying: int
-    start: int
-    rewards: int
-
-
 def train(
-    folder: Path, data: str | None, steps: Steps, rate: float, overrides: Sequence[str] = (), jobs: int = 1
+    folder: Path,
+    data: str | None,
+    start: Path | None,
+    steps: int,
+    rate: float,
+    overrides: Sequence[str] = (),
+    jobs: int = 1,
+    scale: float = 1.0,
 ) -> None:
-    """All stages, each starting from what the one before has left; finished ones are not run again."""
-    from summarily.modeling.apeso.study import ALL_NEWS, prepare_pairs
+    """The start, unless one is given, then a run for each reward; finished ones are not run again."""
+    from summarily.modeling.apeso import study as apeso
 
-    files = folder / "data"
-    prepare_pairs(files, data)
-    copying = Cell(
-        "copying",
-        RECIPE,
-        (
-            f"data.files.all={ALL_NEWS}",
-            f"training.max_steps={steps.copying}",
-            "training.evaluate_every=250",
-            *overrides,
-        ),
-    )
-    run_cells([copying], folder, str(files), jobs)
-    start = cell(START, folder / "copying" / "hub", steps.start, *overrides)
-    run_cells([start], folder, str(files), jobs)
+    apeso.prepare_pairs(folder / "data", data)
+    if start is None:
+        stages = {stage: max(1, round(scale * count)) for stage, count in apeso.STEPS.items()}
+        start = apeso.train_start(folder, data, stages, tuple(overrides), jobs)
+    keep_start(start, folder / START / "hub")
     factors = measure_factors(folder, overrides)
-    run_cells(
-        make_cells(folder / START / "hub", factors, steps.rewards, rate, overrides), folder, str(files), jobs
-    )
+    cells = make_cells(folder / START / "hub", factors, steps, rate, overrides)
+    run_cells(cells, folder, str(folder / "data"), jobs)
+
+
+def keep_start(start: Path, place: Path) -> None:
+    """A copy of the model that all runs start from, unless it is there: the study is whole without where it came from."""
+    import shutil
+
+    from summarily.modeling.training.checkpoints import is_complete, write_folder
+
+    if start.resolve() != place.resolve() and not is_complete(place):
+        if not (start / "config.json").is_file():
+            raise InputError(f"{start} has no model; give the folder of a trained one by --start.")
+        place.parent.mkdir(parents=True, exist_ok=True)
+        write_folder(place, lambda partial: shutil.copytree(start, partial, dirs_exist_ok=True))
 
 
 def measure_factors(folder: Path, overrides: Sequence[str] = (), articles: int = 64) -> dict[str, float]:
@@ -139,7 +141,7 @@ def make_cells(
             f'self_critical.rewards=["{reward.metric}"]',
             f"self_critical.reward_weights=[{factors[name]}]",
             f"self_critical.reward_options={_inline({reward.metric: reward.options})}",
-            "self_critical.max_summary_tokens=50",
+            "self_critical.max_summary_tokens=60",
             f'evaluation.metrics=["{reward.metric}"]',
             f"evaluation.select={reward.score}",  # the highest reward on held-out data, as in the paper
         )
@@ -310,14 +312,14 @@ def markdown(study: Mapping[str, Any]) -> str:
     lines = [
         "# Learning from rewards",
         "",
-        f"Written by `summarily study self-critical --copying {study['copying']} --start {study['start']} "
-        f"--steps {study['steps']} --rate {study['rate']:g} --beams {study['beams']}`, which trains a pointer-generator of {study['parameters'] / 1e6:.2f} million parameters to "
-        f"copy ({study['copying']} steps on three collections of news) and to write highlights ({study['start']} steps "
-        "with cross entropy), and goes on from there with each reward. Sources are cut to their first 120 words, and "
+        f"Written by `summarily study self-critical --steps {study['steps']} --rate {study['rate']:g} --beams "
+        f"{study['beams']}`, which goes on with each reward from a pointer-generator of {study['parameters'] / 1e6:.2f} "
+        "million parameters that learned to copy and to write highlights with cross entropy (the one that "
+        "`summarily study apeso` also starts from; its document has the stages). Sources are cut to their first 200 words, and "
         "all runs see the same batches of 16 articles. Of each run the best of four evaluations is kept: by its own "
-        "reward on validation articles, or by cross entropy where there is none. The schedule of the cross-entropy stages "
-        "was changed once, after a first run whose summaries (16 of the test articles among them) were degenerate; "
-        "nothing else was tuned. What rewards are multiplied by was measured on training articles.",
+        "reward on validation articles, or by cross entropy where there is none. The stages of cross entropy were "
+        "changed twice, after runs whose summaries (16 of the test articles among them) were degenerate: too few steps to "
+        "learn to copy; nothing else was tuned. What rewards are multiplied by was measured on training articles.",
         "",
         f"Scores of {study['examples']} held-out articles, times 100; in brackets the paper's, of a larger model on all "
         "of CNN/DailyMail with other word vectors.",
@@ -392,10 +394,12 @@ def _time_table(study: Mapping[str, Any]) -> list[str]:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--copying", type=int, default=700, help="steps of learning to copy (default: %(default)s)"
+        "--start",
+        metavar="FOLDER",
+        help="a trained pointer-generator, such as highlights/hub of `summarily study apeso` (default: trained first)",
     )
     parser.add_argument(
-        "--start", type=int, default=300, help="steps of cross entropy (default: %(default)s)"
+        "--scale", type=float, default=1.0, help="multiplies the steps of the start (default: %(default)s)"
     )
     parser.add_argument(
         "--steps", type=int, default=80, help="of every run from there (default: %(default)s)"
@@ -415,9 +419,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _settings(folder: Path, options: argparse.Namespace) -> dict[str, Any]:
-    start = json.loads((folder / START / "result.json").read_text())
-    chosen = {name: getattr(options, name) for name in ("copying", "start", "steps", "rate", "beams")}
-    return chosen | {"parameters": start["parameters"]}
+    chosen = {name: getattr(options, name) for name in ("steps", "rate", "beams")}
+    return chosen | {"parameters": json.loads((folder / CONTROL / "result.json").read_text())["parameters"]}
 
 
 def run(options: argparse.Namespace) -> int:
@@ -425,8 +428,8 @@ def run(options: argparse.Namespace) -> int:
     from summarily.metrics.files import write_atomically
 
     folder = Path(options.output).resolve()  # models are named by their folders
-    steps = Steps(options.copying, options.start, options.steps)
-    train(folder, options.data, steps, options.rate, options.set, options.jobs)
+    start = Path(options.start).resolve() if options.start else None
+    train(folder, options.data, start, options.steps, options.rate, options.set, options.jobs, options.scale)
     rows = _rows(folder, "test", options.set)
     summaries = write_summaries(folder, options.beams, options.set)
     study = score_study(summaries, list(rows["references"]), list(rows["source"]))

@@ -57,6 +57,21 @@ def test_pairs_are_written_once(tmp_path):
     assert (tmp_path / "out" / study.ALL_NEWS).stat().st_mtime_ns == before
 
 
+def test_passages_leave_a_sentence_out_and_keep_the_split_of_their_article():
+    source = " ".join(f"Sentence number {i} has seven words here." for i in range(28)) + " No."
+    row = {"id": "a", "source": source, "target": "x", "split": "validation"}
+    passages = list(study.cut_passages(row))
+    assert passages == list(study.cut_passages(row))
+    assert len({passage["id"] for passage in passages}) == len(passages) > 3
+    for passage in passages:
+        assert passage["split"] == "validation" and len(passage["source"].split()) <= 55
+        sentences = [part for part in passage["target"].split(".") if part]
+        assert len(sentences) == 2 and all(part in passage["source"] for part in sentences)
+        singles = list(study.single_sentences(passage))
+        assert [single["target"] for single in singles] == [f"{part.strip()}." for part in sentences]
+        assert all(single["source"] == single["target"] for single in singles)
+
+
 def results(low: float, high: float) -> dict:
     row = {"rouge1": 0.3, "rouge2": 0.1, "rougeL": 0.2, "apes": 41.26, "apes_entities": 3, "words": 40}
     row |= {"apes_salient_entities": 1.5, "apes_interval": [40.0, 43.0]}
@@ -67,7 +82,7 @@ def results(low: float, high: float) -> dict:
         "examples": 20, "questions": 77, "signatures": ["apes|reader:x"],
         "rows": dict.fromkeys(study.PAPER, row),
         "tests": {name: dict.fromkeys(keys, test) for name in study.SYSTEMS if name != "baseline"},
-        "runs": dict.fromkeys(("copying", "highlights", "baseline", "apeso"), run),
+        "runs": dict.fromkeys((*study.STAGES, "highlights", "baseline", "apeso"), run),
     }  # fmt: skip
 
 

@@ -6,13 +6,24 @@ import json
 
 import pytest
 
+from summarily.metrics.base import InputError
+from summarily.modeling.apeso import study as apeso
 from summarily.modeling.training import self_critical_study as study
+from summarily.modeling.training.building import build_model
+from summarily.modeling.training.corpora import load_corpus, texts
 from summarily.modeling.training.recipe import load_recipe
+from summarily.modeling.training.tokenizers import train_tokenizer
 from summarily.modeling.training.train import train
 
+STAGES = ["sentences", "passages", "copying", study.START]
+SIZES = [
+    "model.config.hidden_size=16",
+    "model.config.embedding_size=8",
+    "tokenizer.vocabulary_size=60",
+    "tokenizer.min_frequency=1",
+]
 TINY = [
-    "model.config.hidden_size=16", "model.config.embedding_size=8", "tokenizer.vocabulary_size=60",
-    "tokenizer.min_frequency=1", "data.max_source_tokens=24", "data.max_target_tokens=10", "batch.tokens=300",
+    "data.max_source_tokens=24", "data.max_target_tokens=10", "batch.tokens=300",
     "evaluation.tokens=300", "evaluation.validation_examples=4", "generation.max_new_tokens=8",
     "training.tensorboard=false", "self_critical.reward_workers=0",
 ]  # fmt: skip
@@ -42,6 +53,15 @@ def data(tmp_path):
     return str(tmp_path / "data")
 
 
+def blank(folder, data):
+    """A tiny model without word vectors."""
+    recipe = load_recipe(apeso.RECIPE, [*SIZES, f"data.files.all={apeso.ALL_NEWS}"])
+    tokenizer = train_tokenizer(texts(load_corpus(recipe.data, data)["train"]), recipe.tokenizer)
+    build_model(recipe, tokenizer).save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    return folder
+
+
 @pytest.fixture
 def small(monkeypatch):
     """Two rewards that need no weights, few steps, and runs in this process."""
@@ -59,6 +79,8 @@ def small(monkeypatch):
                 train(load_recipe(cell.recipe, cell.overrides), folder / cell.name, data=data)
 
     monkeypatch.setattr(study, "run_cells", in_this_process)
+    monkeypatch.setattr(apeso, "run_cells", in_this_process)
+    monkeypatch.setattr(apeso, "make_blank", blank)
     return started
 
 
@@ -67,10 +89,8 @@ def options(tmp_path, data):
     study.add_arguments(parser)
     settings = [argument for override in TINY for argument in ("--set", override)]
     arguments = [
-        "--copying",
-        "2",
-        "--start",
-        "2",
+        "--scale",
+        "0.004",
         "--steps",
         "4",
         "--beams",
@@ -85,7 +105,7 @@ def options(tmp_path, data):
 
 def test_the_study_runs_scores_and_goes_on(tmp_path, data, small, capsys):
     assert study.run(options(tmp_path, data)) == 0
-    assert small == ["copying", study.START, study.CONTROL, "rouge_l", "wms"]
+    assert small == [*STAGES, study.CONTROL, "rouge_l", "wms"]
     stored = json.loads((tmp_path / "out" / "study.json").read_text())
     assert list(stored["rows"]) == ["lead 3", study.START, study.CONTROL, "rouge_l", "wms"]
     assert set(stored["rows"]["wms"]) >= {f"against_{study.START}", f"against_{study.CONTROL}"}
@@ -95,7 +115,18 @@ def test_the_study_runs_scores_and_goes_on(tmp_path, data, small, capsys):
     assert "| mixed loss, ROUGE-L |" in table and "(34.39)" in table and "rouge|mode:google" in table
     capsys.readouterr()
     assert study.run(options(tmp_path, data)) == 0
-    assert len(small) == 5, "finished runs are not run again"
+    assert len(small) == 7, "finished runs are not run again"
+
+
+def test_a_start_can_be_given(tmp_path, data, small):
+    given = options(tmp_path, data)
+    apeso.train_start(tmp_path / "before", data, dict.fromkeys(apeso.STEPS, 1), tuple(TINY))
+    given.start = str(tmp_path / "before" / "highlights" / "hub")
+    assert study.run(given) == 0
+    assert small == [*STAGES, study.CONTROL, "rouge_l", "wms"], "the start was trained again"
+    given.start, given.output = str(tmp_path), str(tmp_path / "other")
+    with pytest.raises(InputError, match="--start"):
+        study.run(given)
 
 
 def test_every_run_differs_in_its_reward_alone(tmp_path):
