@@ -43,7 +43,7 @@ class AdditiveAttention(nn.Module):
 
     def forward(self, query: torch.Tensor, keys: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
         """Weights `[B, S]` of the projected states, which sum to one over those where `mask` is true."""
-        scores = self.score(torch.tanh(self.query(query)[:, None] + keys))[..., 0]
+        scores = self.score((self.query(query)[:, None] + keys).tanh_())[..., 0]  # in place: it is large
         return torch.softmax(at_least_float32(scores).masked_fill(~mask, -torch.inf), dim=-1)
 
 

@@ -60,16 +60,15 @@ def test_pairs_are_written_once(tmp_path):
 def test_passages_leave_a_sentence_out_and_keep_the_split_of_their_article():
     source = " ".join(f"Sentence number {i} has seven words here." for i in range(28)) + " No."
     row = {"id": "a", "source": source, "target": "x", "split": "validation"}
-    passages = list(study.cut_passages(row))
-    assert passages == list(study.cut_passages(row))
-    assert len({passage["id"] for passage in passages}) == len(passages) > 3
+    passages, singles = list(study.first_of_passages(row)), list(study.single_sentences(row))
+    assert singles == list(study.single_sentences(row))
+    assert len({pair["id"] for pair in passages + singles}) == len(passages + singles) == 12
     for passage in passages:
         assert passage["split"] == "validation" and len(passage["source"].split()) <= 55
-        sentences = [part for part in passage["target"].split(".") if part]
-        assert len(sentences) == 2 and all(part in passage["source"] for part in sentences)
-        singles = list(study.single_sentences(passage))
-        assert [single["target"] for single in singles] == [f"{part.strip()}." for part in sentences]
-        assert all(single["source"] == single["target"] for single in singles)
+        assert passage["target"].count(".") == 2 and passage["source"].startswith(passage["target"])
+        assert len(passage["source"]) > len(passage["target"])
+    for single in singles:
+        assert single["source"] == single["target"] and single["target"] in source
 
 
 def results(low: float, high: float) -> dict:
