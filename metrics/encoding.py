@@ -13,6 +13,7 @@ import ctypes
 import hashlib
 import inspect
 import itertools
+import logging
 import os
 import threading
 from collections import OrderedDict
@@ -199,6 +200,24 @@ def load_pretrained(auto_class: Any, resolved: weights.Resolved, **options: Any)
     finally:
         if bars:
             logging.enable_progress_bar()
+
+
+@contextlib.contextmanager
+def _without_the_head() -> Iterator[None]:
+    """Loading an encoder from a checkpoint with a head is no news; weights that are missing still are."""
+    logger = logging.getLogger("transformers.modeling_utils")
+    logger.addFilter(_is_news)
+    try:
+        yield
+    finally:
+        logger.removeFilter(_is_news)
+
+
+def _is_news(record: logging.LogRecord) -> bool:
+    message = record.getMessage()
+    return "LOAD REPORT" not in message or any(
+        status in message for status in ("MISSING", "MISMATCH", "CONVERSION")
+    )
 
 
 # --- the encoder ------------------------------------------------------------------------------------------
@@ -674,7 +693,8 @@ class _Stack:
     def __init__(self, encoder: Encoder):
         from transformers import AutoModel
 
-        model = load_pretrained(AutoModel, encoder.resolved, dtype=getattr(torch, encoder.dtype))
+        with _without_the_head():
+            model = load_pretrained(AutoModel, encoder.resolved, dtype=getattr(torch, encoder.dtype))
         has_decoder = bool(getattr(model.config, "is_encoder_decoder", False))
         if encoder.side == "decoder" and not has_decoder:
             raise InputError(f"side='decoder' needs an encoder-decoder; {encoder.identity} has no decoder.")

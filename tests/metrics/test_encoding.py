@@ -274,6 +274,31 @@ def test_a_changed_checkpoint_is_another_encoder(tmp_path):
     assert not torch.allclose(after.encode(["snow"], [3])[0].states[3], states, atol=1e-3)
 
 
+def test_a_head_is_no_news_and_a_missing_weight_is(tmp_path):
+    import logging
+    import shutil
+
+    from safetensors.torch import load_file, save_file
+
+    said = []
+    handler = logging.Handler()
+    handler.emit = lambda record: said.append(record.getMessage())
+    logger = logging.getLogger("transformers.modeling_utils")
+    logger.addHandler(handler)
+    try:
+        for place, lost in enumerate((None, "model.encoder.layers.0.fc1.weight")):
+            folder = tmp_path / str(place)
+            shutil.copytree(tiny.checkpoint("bart"), folder)
+            tensors = load_file(folder / "model.safetensors")
+            assert "final_logits_bias" in tensors
+            tensors.pop(lost, None)
+            save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
+            encoder(folder).encode(["snow"], [1])
+            assert [("MISSING" in text, "fc1" in text) for text in said] == [(True, True)] * place
+    finally:
+        logger.removeHandler(handler)
+
+
 def test_an_encoder_travels_as_its_configuration():
     shared = encoder("minilm", max_length=33)
     assert pickle.loads(pickle.dumps(shared)) is shared
