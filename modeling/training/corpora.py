@@ -1,6 +1,6 @@
 """Pairs of documents and summaries: loading, the papers' preprocessing, stable splits, filters that count.
 
-Every row becomes `id`, `source`, `target` and `references` (a list; `target` is its first). What a split
+Every row becomes `id`, `source`, `target` and `references` (a list; `target` is its first, unless `learned` names another). What a split
 has lost, and why, is in `Corpus.dropped`.
 
     >>> from summarily.modeling.training.recipe import DataSection
@@ -212,11 +212,12 @@ def prepare_row(row: Mapping[str, Any], section: DataSection) -> dict[str, Any]:
         references = [clean(joined(text), section) for text in column(row, section.references)]
     else:
         references = [clean(section.joiner.join(_parts(row, section.target)), section)]
+    learned = [clean(joined(column(row, section.learned)), section)] if section.learned else references
     identifier = str(column(row, section.id)) if section.id else content_id(raw)
     return {
         "id": identifier,
         "source": section.prefix + source,
-        "target": references[0] if references else "",
+        "target": learned[0] if learned else "",
         "references": references,
         "split": str(column(row, section.split_column)) if section.split_column else "",
         "share": share(identifier, section.split_seed),

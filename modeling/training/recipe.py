@@ -79,6 +79,7 @@ class DataSection:
     source: str | list[str] = "document"
     target: str | list[str] = "summary"
     references: str | None = None  # a list column when there are several; the first is the target
+    learned: str | None = None  # a column to learn in place of the target, which scores are still against
     headings: str | None = None  # one heading for each part of the source
     id: str | None = None  # without one, the content itself decides the split
     joiner: str = "\n"

@@ -1,6 +1,6 @@
 """Learning from ROUGE-L, WMS, SMS and S+WMS: Table 4 of Clark et al. (2019) at the scale of two CPU cores.
 
-A pointer-generator learns to copy from several collections of news, then to write highlights with cross entropy, as
+A pointer-generator learns to copy from several collections of news, then what highlights say, with cross entropy, as
 for `summarily study apeso`: the start of every run. From there one run per reward goes on with the mixed loss, and one with cross entropy alone for as
 many steps on the same batches. All summaries of held-out articles are scored by all metrics; every run is compared
 with the start, on the metric that it was rewarded with, by a paired test.
@@ -35,7 +35,7 @@ REWARDS = {
     "sms": Reward("SMS", "sms", "sms"),
     "s_wms": Reward("S+WMS", "s_wms", "s_wms"),
 }
-START, CONTROL = "highlights", "cross_entropy"
+START, CONTROL = "start", "cross_entropy"
 METRICS = ("rouge", "wms", "sms", "s_wms")
 COLUMNS = {"rouge1": "R-1", "rouge2": "R-2", "rougeL": "R-L", "wms": "WMS", "sms": "SMS", "s_wms": "S+WMS"}
 PAPER = {
@@ -314,8 +314,9 @@ def markdown(study: Mapping[str, Any]) -> str:
         "",
         f"Written by `summarily study self-critical --steps {study['steps']} --rate {study['rate']:g} --beams "
         f"{study['beams']}`, which goes on with each reward from a pointer-generator of {study['parameters'] / 1e6:.2f} "
-        "million parameters that learned to copy and to write highlights with cross entropy (the one that "
-        "`summarily study apeso` also starts from; its document has the stages). Sources are cut to their first 200 words, and "
+        "million parameters that learned with cross entropy to copy the sentences that highlights say (the one that "
+        "`summarily study apeso` also starts from; its document has the stages). Sources are cut to their first 200 words; what is learned with cross "
+        "entropy are sentences of the source, what is rewarded and scored is agreement with the highlights; "
         "all runs see the same batches of 16 articles. Of each run the best of four evaluations is kept: by its own "
         "reward on validation articles, or by cross entropy where there is none. The stages of cross entropy were "
         "changed twice, after runs whose summaries (16 of the test articles among them) were degenerate: too few steps to "
@@ -396,7 +397,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--start",
         metavar="FOLDER",
-        help="a trained pointer-generator, such as highlights/hub of `summarily study apeso` (default: trained first)",
+        help="a trained pointer-generator, such as extracts/hub of `summarily study apeso` (default: trained first)",
     )
     parser.add_argument(
         "--scale", type=float, default=1.0, help="multiplies the steps of the start (default: %(default)s)"

@@ -10,15 +10,16 @@ import pytest
 import torch
 
 import summarily.modeling  # noqa: F401 - registers the classes
-from summarily.hub_cards import folder, shipped
+from summarily.hub_cards import folder, shipped, summarizers
 
 LIMIT = 12 * 2**20
+LIMITS = {"denoiser": 15 * 2**20}
 
 
 @pytest.mark.parametrize("name", shipped())
 def test_a_shipped_model_is_small_and_has_a_card_with_results(name):
     files = {path.name: path for path in Path(folder(name)).iterdir()}
-    assert sum(path.stat().st_size for path in files.values()) < LIMIT
+    assert sum(path.stat().st_size for path in files.values()) < LIMITS.get(name, LIMIT)
     assert not {"pytorch_model.bin"} & set(files), "safetensors only"
     card = files["README.md"].read_text()
     assert card.startswith("---\n") and "model-index" in card and "## Limits" in card
@@ -64,3 +65,36 @@ def test_the_headline_model_is_the_mechanism_its_config_names(headlines):
     config = json.loads((Path(folder("headlines")) / "config.json").read_text())
     assert model.config.attention_type == config["attention_type"] == "relative"
     assert sum(p.numel() for p in model.parameters()) < 3_000_000
+
+
+@pytest.fixture(scope="module")
+def denoiser():
+    from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
+
+    path = folder("denoiser")
+    return AutoModelForSeq2SeqLM.from_pretrained(path, dtype=torch.float32), AutoTokenizer.from_pretrained(
+        path
+    )
+
+
+def test_the_denoiser_is_a_plain_bart_in_half_precision_and_no_summarizer(denoiser):
+    from safetensors import safe_open
+
+    model, _ = denoiser
+    assert type(model).__name__ == "BartForConditionalGeneration"
+    assert sum(p.numel() for p in model.parameters()) == 6_322_560
+    with safe_open(Path(folder("denoiser")) / "model.safetensors", "pt") as file:
+        names = file.keys()
+        assert {file.get_slice(name).get_dtype() for name in names} == {"F16"}
+    assert "denoiser" in shipped() and "denoiser" not in summarizers()
+
+
+def test_the_denoiser_repeats_what_is_whole(denoiser):
+    model, tokenizer = denoiser
+    text = "police said on friday that two men were arrested in london."
+    inputs = tokenizer(text, return_tensors="pt")
+    written = tokenizer.decode(
+        model.generate(**inputs, num_beams=1, max_new_tokens=40)[0], skip_special_tokens=True
+    )
+    words = text.split()
+    assert sum(word in written.split() for word in words) >= 0.8 * len(words), written

@@ -143,20 +143,9 @@ def test_likelihood_without_sources_says_what_to_do(bart):
 @pytest.mark.parametrize(
     ("variant", "hub"), [("embedding", "bart-large-mnli"), ("likelihood", "bart-large-cnn")]
 )
-def test_light_preset_names_the_hub_model_and_the_argument(variant, hub):
-    metric = load("bartscore", variant=variant)
-    for call in (metric.check, lambda: metric.compute(["a"], ["b"])):
-        with pytest.raises(MissingRequirement, match=rf'model="facebook/{hub}"'):
-            call()
+def test_the_paper_preset_names_the_hub_model_and_the_argument(variant, hub):
     with pytest.raises(MissingRequirement, match=rf"facebook/{hub}.*cannot be had from the Hub.*model="):
         load("bartscore", preset="paper", variant=variant).check()
-
-
-def test_all_metrics_skip_it_with_the_reason():
-    import summarily
-
-    card = summarily.score(["a cat"], ["the cat"], metrics="all")
-    assert "facebook/bart-large-mnli" in card.skipped["bartscore"]
 
 
 def test_an_option_of_the_other_variant_is_refused(bart):
@@ -183,3 +172,55 @@ def test_explanations_add_up(bart):
     tokens = score.explain(0)["likelihoods"][0]["tokens"]
     assert tokens[0]["token"] == "<s>" and tokens[-1]["token"] == "</s>"
     assert sum(t["log_probability"] for t in tokens) / len(tokens) == pytest.approx(float(score), abs=1e-6)
+
+
+# --- the light preset -----------------------------------------------------------------------------------------
+
+# Invented: a reference, what a summary could say instead, and a summary of something else.
+MEANINGS = [
+    ("Snow closed the airport in Oslo.", "The airport in Oslo was closed by snow.", "Shares fell on Friday."),
+    ("The company raised its dividend.", "The firm raised its dividend.", "A storm hit the coast on Monday."),
+    ("Police arrested two men in London.", "Two men were arrested in London.", "The model has six layers."),
+]
+
+
+@pytest.fixture(scope="module", params=["embedding", "likelihood"])
+def light(request):
+    metric = load("bartscore", variant=request.param)
+    metric.check()
+    return metric
+
+
+def test_the_light_preset_is_the_shipped_denoiser_and_its_signature_says_so(light):
+    from summarily.hub_cards import folder
+    from summarily.metrics import weights
+
+    assert light.model == folder("denoiser")
+    assert f"model:{weights.resolve(light.model).identity}|" in str(light.signature())
+    assert "model:denoiser@" in str(light.signature()) and "truncation:512" in str(light.signature())
+
+
+def test_the_light_preset_prefers_what_says_the_same(light):
+    references, same, others = (list(column) for column in zip(*MEANINGS, strict=True))
+    scores = light.compute([*references, *same, *others], references * 3).per_example["bartscore"]
+    for copy, better, worse in zip(scores[:3], scores[3:6], scores[6:], strict=True):
+        assert copy > better > worse
+
+
+def test_the_light_preset_ranks_the_systems_of_the_sample(light):
+    from summarily.sample import SYSTEMS, load_sample
+
+    rows = load_sample()[:12]
+    means = [
+        light.compute([row[system] for row in rows], [row["references"] for row in rows]).mean["bartscore"]
+        for system in SYSTEMS
+    ]
+    assert means == sorted(means, reverse=True)
+
+
+def test_all_metrics_run():
+    import summarily
+    from summarily.metrics import METRICS
+
+    card = summarily.score(["a cat"], ["the cat"], metrics="all")
+    assert list(card) == list(METRICS) and not card.skipped

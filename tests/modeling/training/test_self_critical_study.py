@@ -15,7 +15,7 @@ from summarily.modeling.training.recipe import load_recipe
 from summarily.modeling.training.tokenizers import train_tokenizer
 from summarily.modeling.training.train import train
 
-STAGES = ["sentences", "passages", "copying", study.START]
+STAGES = list(apeso.STAGES)
 SIZES = [
     "model.config.hidden_size=16",
     "model.config.embedding_size=8",
@@ -55,7 +55,7 @@ def data(tmp_path):
 
 def blank(folder, data):
     """A tiny model without word vectors."""
-    recipe = load_recipe(apeso.RECIPE, [*SIZES, f"data.files.all={apeso.ALL_NEWS}"])
+    recipe = load_recipe(apeso.RECIPE, [*SIZES, f"data.files.all={apeso.ALL_NEWS}", "data.learned=target"])
     tokenizer = train_tokenizer(texts(load_corpus(recipe.data, data)["train"]), recipe.tokenizer)
     build_model(recipe, tokenizer).save_pretrained(folder)
     tokenizer.save_pretrained(folder)
@@ -121,7 +121,7 @@ def test_the_study_runs_scores_and_goes_on(tmp_path, data, small, capsys):
 def test_a_start_can_be_given(tmp_path, data, small):
     given = options(tmp_path, data)
     apeso.train_start(tmp_path / "before", data, dict.fromkeys(apeso.STEPS, 1), tuple(TINY))
-    given.start = str(tmp_path / "before" / "highlights" / "hub")
+    given.start = str(tmp_path / "before" / "extracts" / "hub")
     assert study.run(given) == 0
     assert small == [*STAGES, study.CONTROL, "rouge_l", "wms"], "the start was trained again"
     given.start, given.output = str(tmp_path), str(tmp_path / "other")
