@@ -9,12 +9,13 @@ from typing import Any, ClassVar
 
 from summarily.metrics import weights
 from summarily.metrics.bartscore.likelihood import LikelihoodModel, Pair
-from summarily.metrics.base import Example, InputError, Metric, MissingRequirement, Values
+from summarily.metrics.base import Example, InputError, Metric, Values
 from summarily.metrics.bertscore.scorer import default_layer
 from summarily.metrics.encoding import Encoder, encoder
 from summarily.metrics.matching import MULTI_REFERENCE, Idf, Matcher, checked_idf
 
 PAPER_MODELS = {"embedding": "facebook/bart-large-mnli", "likelihood": "facebook/bart-large-cnn"}
+LIGHT_MODEL = "denoiser"
 SIDES = ("decoder", "encoder")
 DIRECTIONS = ("source->prediction", "reference->prediction", "prediction->reference", "f")
 
@@ -28,7 +29,7 @@ class Bartscore(Metric):
     `variant="likelihood"` is the mean log-probability of a text's tokens given another text, 0 at best.
 
     Args:
-        preset: "light" has no BART to offer and needs `model=`; "paper" takes BART from the Hub.
+        preset: "light" (our own small denoiser, for both variants) or "paper" (a large BART from the Hub).
         variant: "embedding" or "likelihood".
         model: a path or a Hub id of an encoder-decoder.
         revision: of a Hub model.
@@ -42,11 +43,17 @@ class Bartscore(Metric):
         device, dtype, token_budget, cache_folder: see `encoding.encoder`.
 
     An empty text scores 0 in the embedding variant; in the likelihood variant it is scored like any other.
+
+    Example:
+        >>> scores = Bartscore().compute(["Snow fell in Oslo.", "Stocks fell."], ["Oslo had snow."] * 2)
+        >>> better, worse = scores.per_example["bartscore"]
+        >>> better > worse
+        True
     """
 
     name = "bartscore"
     summary = "matching of BART's decoder states, or BART's log-likelihood of the summary"
-    needs = "a BART named by model=: none can be had without the Hub"
+    needs = "nothing more: the weights come with the package"
     citation: ClassVar[str] = (
         "@inproceedings{yuan2021bartscore, title={BARTScore: Evaluating Generated Text as Text Generation}, "
         "author={Yuan, Weizhe and Neubig, Graham and Liu, Pengfei}, booktitle={NeurIPS}, year={2021}}"
@@ -81,7 +88,7 @@ class Bartscore(Metric):
             raise InputError(f"{', '.join(unused)} is no option of variant={variant!r}.")
         self.preset = preset
         self.variant = variant
-        self.named_model = PAPER_MODELS[variant] if model is None and preset == "paper" else model
+        self.named_model = model
         self.revision = revision
         self.side = _check_choice("side", side or "decoder", SIDES)
         self.layer = layer
@@ -104,13 +111,13 @@ class Bartscore(Metric):
 
     @property
     def model(self) -> str | os.PathLike[str]:
-        if self.named_model is None:
-            hub = PAPER_MODELS[self.variant]
-            raise MissingRequirement(
-                f"bartscore has no light weights yet: pass model= a local folder or a Hub id such as "
-                f'model="{hub}", or preset="paper", which takes {hub} from the Hub.'
-            )
-        return self.named_model
+        if self.named_model is not None:
+            return self.named_model
+        if self.preset == "paper":
+            return PAPER_MODELS[self.variant]
+        from summarily.hub_cards import folder
+
+        return folder(LIGHT_MODEL)
 
     def check(self) -> None:
         weights.check(self.model, self.revision)

@@ -58,6 +58,13 @@ def test_several_references_are_kept_and_the_first_is_the_target():
     assert (prepared["target"], prepared["references"]) == ("one", ["one", "two"])
 
 
+def test_another_column_can_be_learned_than_scores_are_against():
+    row = {"d": "x y z", "gold": "z", "extract": "X Y"}
+    section = DataSection(source="d", target="gold", learned="extract", lowercase=True)
+    prepared = prepare_row(row, section)
+    assert (prepared["target"], prepared["references"]) == ("x y", ["z"])
+
+
 def test_splits_depend_on_the_content_and_the_seed_alone(tmp_path):
     write(tmp_path / "a.jsonl", rows_of(60))
     write(tmp_path / "b.jsonl", list(reversed(rows_of(60)))[:40])
