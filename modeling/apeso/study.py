@@ -184,7 +184,9 @@ def prepare_pairs(folder: Path, data: str | None) -> None:
     everything = [row for part in found.values() for row in part]
     passages = [passage for row in everything for passage in first_of_passages(row)]
     sentences = [sentence for row in everything for sentence in single_sentences(row)]
-    highlights = [{**row, "extract": extract(row["source"], row["target"])} for row in found["cnndm_articles"]]
+    highlights = [
+        {**row, "extract": extract(row["source"], row["target"])} for row in found["cnndm_articles"]
+    ]
     for file, content in zip(files, (highlights, everything, sentences, passages), strict=True):
         lines = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in content)
         write_atomically(folder / file, gzip.compress(lines.encode(), mtime=0))
@@ -481,8 +483,7 @@ def score_study(
     result["questions"] = cards["baseline"]["apes"].counts["questions"]
     result["signatures"] = [str(score.signature) for score in cards["baseline"].values()]
     result["runs"] = {
-        run: json.loads((folder / run / "result.json").read_text())
-        for run in (*STAGES, "baseline", "apeso")
+        run: json.loads((folder / run / "result.json").read_text()) for run in (*STAGES, "baseline", "apeso")
     }
     return result
 
@@ -554,7 +555,7 @@ def _setting(study: Mapping[str, Any]) -> list[str]:
         f"{runs['passages']['step']} of copying the first of a passage, {runs['copying']['step']} of the collections' own "
         f"summaries; then {runs['extracts']['step']} of CNN/DailyMail articles and those of their sentences that have most in "
         "common with the highlights (highlights themselves taught this model to hedge: after 40 steps it no longer "
-        "copied), and {runs['apeso']['step']} more with the entity layer (APESO) or without "
+        f"copied), and {runs['apeso']['step']} more with the entity layer (APESO) or without "
         "(baseline) on the same batches. Best steps were chosen by ROUGE-1 of validation articles against highlights; the search is the "
         "paper's (beam 5, alpha 0.9, beta 0.5, gamma 0.5, at least 35 words, no trigram twice) and was not tuned. The "
         "paper trained on 287,000 articles, 200 times as many.",

@@ -123,7 +123,12 @@ SHORT = (
 def trained_denoiser(folder: Path, data: str | None) -> str:
     """The BART that all start from, trained if it is not there yet."""
     short, last = folder / "denoiser-short", folder / "denoiser"
-    go_on = (f"model.name={short / 'hub'}", "model.start=usual", "model.config={}", "tokenizer.kind=pretrained")
+    go_on = (
+        f"model.name={short / 'hub'}",
+        "model.start=usual",
+        "model.config={}",
+        "tokenizer.kind=pretrained",
+    )
     run_cells([Cell(short.name, "denoiser", SHORT)], folder, data)
     run_cells([Cell(last.name, "denoiser", go_on)], folder, data)
     return str(last / "hub")

@@ -100,7 +100,9 @@ def build_model(recipe: Recipe, tokenizer: PreTrainedTokenizerBase) -> PreTraine
 
     section = recipe.model
     if section.start == "copier" and section.name != "bart":
-        raise RecipeError(f'model.start = "copier" is for a new BART (model.name = "bart"), not {section.name}.')
+        raise RecipeError(
+            f'model.start = "copier" is for a new BART (model.name = "bart"), not {section.name}.'
+        )
     if section.name in CONFIG_MAPPING:
         config = AutoConfig.for_model(section.name, **new_config(recipe, tokenizer))
         model = AutoModelForSeq2SeqLM.from_config(config)

@@ -205,6 +205,8 @@ class SelfCriticalSection:
     rl_gamma_steps: int | None = None  # in this many steps; by default in those of the run
     loss_reduction: Literal["sum", "mean"] = "sum"  # over the tokens of a summary
     max_summary_tokens: int = 100  # of samples and greedy summaries
+    # Below 1 the policy that is sampled from and learns is sharper than the model: its samples can rival greedy ones.
+    sample_temperature: float = 1.0
 
 
 @dataclass(frozen=True)
@@ -527,6 +529,10 @@ def _check_self_critical(section: SelfCriticalSection) -> None:
         raise RecipeError(
             f"self_critical.reward_workers is {section.reward_workers} and max_summary_tokens "
             f"{section.max_summary_tokens}; expected at least 0 and 1."
+        )
+    if section.sample_temperature <= 0:
+        raise RecipeError(
+            f"self_critical.sample_temperature is {section.sample_temperature}; expected a positive number."
         )
     if section.reward_weights and len(section.reward_weights) != len(section.rewards):
         raise RecipeError(

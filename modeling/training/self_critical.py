@@ -112,7 +112,9 @@ class SelfCriticalLoss:
                 sampled = self._write(bare, inputs, encoded, sample=True)
             drawn = self.workers.submit(self._decode(sampled, batch), references, **columns)
             with self._timed("score"):
-                pairs = score_pairs(model, inputs, encoded, batch["labels"], sampled)
+                pairs = score_pairs(
+                    model, inputs, encoded, batch["labels"], sampled, self.settings.sample_temperature
+                )
         with self._timed("reward"):
             rewards, baselines = drawn.result(), baseline.result()
         self._seconds["seconds_reward_workers"] += rewards.seconds + baselines.seconds
@@ -129,7 +131,7 @@ class SelfCriticalLoss:
             "do_sample": sample,
             "num_beams": 1,
             "max_new_tokens": self.settings.max_summary_tokens,
-            **({"top_k": 0, "top_p": 1.0, "temperature": 1.0} if sample else {}),
+            **({"top_k": 0, "top_p": 1.0, "temperature": self.settings.sample_temperature} if sample else {}),
         }
         with torch.no_grad(), generation_settings(model, options), evaluating(model):
             ids = model.generate(**inputs, encoder_outputs=type(encoded)(**encoded))  # type: ignore[operator]
@@ -196,9 +198,14 @@ class Pairs:
 
 
 def score_pairs(
-    model: torch.nn.Module, inputs: Batch, encoded: Any, references: torch.Tensor, sampled: torch.Tensor
+    model: torch.nn.Module,
+    inputs: Batch,
+    encoded: Any,
+    references: torch.Tensor,
+    sampled: torch.Tensor,
+    temperature: float = 1.0,
 ) -> Pairs:
-    """Score the reference and the sample of each document, teacher-forced, in one pass."""
+    """Score the reference and the sample (at its temperature) of each document, teacher-forced, in one pass."""
     bare: Any = getattr(model, "module", model)
     width = max(references.shape[1], sampled.shape[1])
     both = [
@@ -220,7 +227,10 @@ def score_pairs(
     repeated[bare.main_input_name] = main
     logits = model(**repeated, decoder_input_ids=decoder_input_ids, use_cache=False, return_dict=True).logits
     kept = labels != IGNORED_LABEL
-    log_probabilities = torch.log_softmax(logits.float(), dim=-1)
+    logits = logits.float()
+    if temperature != 1.0:
+        logits = logits / logits.new_tensor([1.0, temperature]).repeat(len(references))[:, None, None]
+    log_probabilities = torch.log_softmax(logits, dim=-1)
     chosen = log_probabilities.gather(2, labels.clamp(min=0)[..., None])[..., 0].masked_fill(~kept, 0.0)
     with torch.no_grad():
         drawn = log_probabilities[1::2]

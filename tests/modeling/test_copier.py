@@ -76,5 +76,5 @@ def test_a_recipe_asks_for_it():
     weight = build_model(recipe, Tokenizer()).model.decoder.layers[0].encoder_attn.q_proj.weight
     assert (weight.diagonal() > 0.8).all()
     wrong = load_recipe("denoiser", ["model.name=pegasus"])
-    with pytest.raises(RecipeError, match='model.start = "copier" is for a new BART'):
+    with pytest.raises(RecipeError, match="is for a new BART"):
         build_model(wrong, Tokenizer())

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import textwrap
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -181,6 +182,29 @@ def test_dropout_is_off_while_the_model_trains(model):
     assert model.training
     noisy = scores()
     assert not torch.allclose(noisy, expected), "dropout is back afterwards"
+
+
+def test_samples_are_drawn_and_scored_at_their_temperature(model):
+    batch = sample_batch(model)
+    inputs = {name: batch[name] for name in ("input_ids", "attention_mask")}
+    model.eval()
+    labels = batch["labels"]
+    pairs = score_pairs(model, inputs, encode(model, inputs), labels, labels, temperature=0.5)
+    with torch.no_grad():
+        logits = model(**inputs, labels=labels).logits.float()
+    for sums, temperature in ((pairs.reference, 1.0), (pairs.sampled, 0.5)):
+        scores = torch.log_softmax(logits / temperature, dim=-1)
+        expected = (
+            scores.gather(2, labels.clamp(min=0)[..., None])[..., 0].masked_fill(labels == -100, 0).sum(1)
+        )
+        torch.testing.assert_close(sums, expected, atol=1e-4, rtol=1e-4)
+    with RewardWorkers([small_numbers], workers=0) as workers:
+        entropies = []
+        for temperature in (1.0, 0.2):
+            loss = SelfCriticalLoss(replace(settings(), sample_temperature=temperature), Numbers(), workers)
+            loss(model, sample_batch(model))
+            entropies.append(loss.end_step()["entropy"])
+    assert entropies[1] < entropies[0]
 
 
 def test_gradients_reach_every_parameter(model):
