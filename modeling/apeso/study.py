@@ -168,8 +168,8 @@ def split_of_article(source: str) -> str:
     return "validation" if int(fingerprint(source)[8:16], 16) % 100 < VALIDATION else "train"
 
 
-def prepare_pairs(folder: Path, data: str | None) -> None:
-    """Write the files of pairs, unless they are there."""
+def prepare_pairs(folder: Path, data: str | None, read: int = 200) -> None:
+    """Write the files of pairs, unless they are there; extracts are of the first `read` words."""
     from summarily.metrics.apes.corpus import read_rows
     from summarily.metrics.files import write_atomically
     from summarily.modeling.training.corpora import data_folder
@@ -185,7 +185,7 @@ def prepare_pairs(folder: Path, data: str | None) -> None:
     passages = [passage for row in everything for passage in first_of_passages(row)]
     sentences = [sentence for row in everything for sentence in single_sentences(row)]
     highlights = [
-        {**row, "extract": extract(row["source"], row["target"])} for row in found["cnndm_articles"]
+        {**row, "extract": extract(row["source"], row["target"], read)} for row in found["cnndm_articles"]
     ]
     for file, content in zip(files, (highlights, everything, sentences, passages), strict=True):
         lines = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in content)
@@ -279,9 +279,14 @@ def cell(name: str, model: Path, steps: int, *overrides: str) -> Cell:
 
 
 def train_start(
-    folder: Path, data: str | None, steps: Mapping[str, int], overrides: tuple[str, ...] = (), jobs: int = 2
+    folder: Path,
+    data: str | None,
+    steps: Mapping[str, int],
+    overrides: tuple[str, ...] = (),
+    jobs: int = 2,
+    last: str = "extracts",
 ) -> Path:
-    """The pointer-generator that learned to copy, at last what highlights say; returns where it is."""
+    """The pointer-generator that learned to copy, in the stages up to `last`; returns where it is."""
     prepare_pairs(folder / "data", data)
     files = str(folder / "data")
     model = make_blank(folder / "blank", folder / "data")
@@ -290,6 +295,8 @@ def train_start(
         stage = cell(name, model, steps[name], f"data.files.all={file}", *glance, *settings, *overrides)
         run_cells([stage], folder, files, jobs)
         model = folder / name / "hub"
+        if name == last:
+            break
     return model
 
 
@@ -534,7 +541,7 @@ def document(study: Mapping[str, Any]) -> str:
         "",
         "## Runs",
         "",
-        "| run | steps | best step | minutes | held-out loss of a token |",
+        "| run | steps | best step | minutes | best on held-out rows: loss of a token, from `extracts` on ROUGE-1 |",
         "|---|---|---|---|---|",
         *(
             f"| {name} | {run['step']} | {run['best_step']} | {run['minutes']:.1f} | {run['best_score']:.3f} |"
