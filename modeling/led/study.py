@@ -516,6 +516,8 @@ def plot_documents(study: Mapping[str, Any], documents: Documents, path: Path) -
             if not unit:
                 continue
             axis.set_xscale("log")
+            axis.minorticks_off()
+            axis.set_xticks([2500, 5000, 10000, 20000], labels=["2500", "5000", "10000", "20000"])
     for axis in axes[:, 0]:
         axis.set_ylabel("ROUGE-1", fontsize=8)
     _save(figure, path)
