@@ -26,6 +26,8 @@ from summarily.modeling.training.study import Cell, run_cells
 RECIPE = "apeso_news"
 HIGHLIGHTS, ALL_NEWS = "highlights.jsonl.gz", "all_news.jsonl.gz"
 SENTENCES, PASSAGES = "sentences.jsonl.gz", "passages.jsonl.gz"
+EXTRACTS = "data.learned=extract"
+"""Learn the source's own sentences; scores are against highlights."""
 STEPS = {"sentences": 700, "passages": 500, "copying": 400, "extracts": 200, "last": 100}
 """Optimizer steps of the stages; the paper's are 20 epochs and then 5."""
 STAGES = {
@@ -34,7 +36,6 @@ STAGES = {
         SENTENCES,
         "data.max_source_tokens=30",
         "data.max_target_tokens=30",
-        "data.learned=target",
         "batch.tokens=2160",
         "evaluation.select=loss",
         "schedule.kind=constant",
@@ -44,7 +45,6 @@ STAGES = {
         PASSAGES,
         "data.max_source_tokens=75",
         "data.max_target_tokens=60",
-        "data.learned=target",
         "batch.tokens=2160",
         "evaluation.select=loss",
         "schedule.kind=constant",
@@ -53,12 +53,11 @@ STAGES = {
     ),
     "copying": (
         ALL_NEWS,
-        "data.learned=target",
         "schedule.learning_rate=1e-3",
         "training.evaluate_every=150",
         "evaluation.select=loss",
     ),
-    "extracts": (HIGHLIGHTS, "schedule.learning_rate=1e-3"),
+    "extracts": (HIGHLIGHTS, EXTRACTS, "schedule.learning_rate=1e-3"),
 }
 VALIDATION = 7
 """Of every 100 training articles, those that choose the best step; the readers' own held-out ones are the test."""
@@ -207,7 +206,7 @@ def make_blank(folder: Path, data: Path, vectors: str = "glove-6b-50d") -> Path:
         return folder
     import torch
 
-    recipe = load_recipe(RECIPE, [f"data.files.all={ALL_NEWS}", "data.learned=target"])
+    recipe = load_recipe(RECIPE, [f"data.files.all={ALL_NEWS}"])
     tokenizer = train_tokenizer(texts(load_corpus(recipe.data, data)["train"]), recipe.tokenizer)
     torch.manual_seed(recipe.training.seed)
     model = build_model(recipe, tokenizer)
@@ -309,8 +308,8 @@ def train(
     entities = add_entity_layer(start, folder / "apeso-start")
     rate = "schedule.learning_rate=5e-4"
     last = [
-        cell("baseline", start, steps["last"], rate, *overrides),
-        cell("apeso", entities, steps["last"], rate, "data.entities=true", *overrides),
+        cell("baseline", start, steps["last"], EXTRACTS, rate, *overrides),
+        cell("apeso", entities, steps["last"], EXTRACTS, rate, "data.entities=true", *overrides),
     ]
     run_cells(last, folder, str(folder / "data"), jobs)
 

@@ -131,6 +131,7 @@ def make_cells(
 ) -> list[Cell]:
     """One run per reward and one without any; all with the same batches, steps and learning rate."""
     common = (
+        "data.learned=extract",
         "schedule.kind=constant",
         f"schedule.learning_rate={rate}",
         "schedule.warmup_steps=5",

@@ -181,7 +181,8 @@ def test_a_converted_port_is_one_of_our_folders(tmp_path, pairs):
     model.save_pretrained(tmp_path / "ours")
     again = AutoModelForSequenceClassification.from_pretrained(tmp_path / "ours").eval()
     assert type(again) is BleurtForScoring and again.config.encoder_config["model_type"] == "rembert"
-    assert torch.equal(logits_of(again, pairs), logits_of(model, pairs))
+    # Not bit for bit on every CPU: where weights lie in memory decides how some kernels add up.
+    torch.testing.assert_close(logits_of(again, pairs), logits_of(model, pairs), rtol=0, atol=1e-6)
 
 
 def test_what_is_no_port_is_refused():

@@ -55,7 +55,7 @@ def data(tmp_path):
 
 def blank(folder, data):
     """A tiny model without word vectors."""
-    recipe = load_recipe(apeso.RECIPE, [*SIZES, f"data.files.all={apeso.ALL_NEWS}", "data.learned=target"])
+    recipe = load_recipe(apeso.RECIPE, [*SIZES, f"data.files.all={apeso.ALL_NEWS}"])
     tokenizer = train_tokenizer(texts(load_corpus(recipe.data, data)["train"]), recipe.tokenizer)
     build_model(recipe, tokenizer).save_pretrained(folder)
     tokenizer.save_pretrained(folder)
