@@ -2,8 +2,9 @@
 
 A pointer-generator first learns to copy: single sentences, the first two of a few, then the summaries of several
 collections of news; after that, the sentences of CNN/DailyMail articles that say most of their highlights. (Highlights
-themselves, of 1,400 articles, teach a model of this size to hedge: it forgets how to copy.) From there one run goes on as it is (the baseline) and another with the entity layer (APESO), with the same number of steps on
-the same batches. All summaries of held-out articles are scored by APES and ROUGE, beside the first three sentences,
+themselves, of 1,400 articles, teach a model of this size to hedge: it forgets how to copy.) From there one run goes on
+as it is (the baseline) and another with the entity layer (APESO), with the same number of steps on the same batches. All
+summaries of held-out articles are scored by APES and ROUGE, beside the first three sentences,
 the references, and the references with their words shuffled.
 
 Articles are split as for the readers of APES: no reader has been trained on an article that is summarized here.
@@ -69,8 +70,8 @@ VALIDATION = 7
 def pairs(collection: str, rows: Iterable[dict[str, Any]]) -> Iterator[dict[str, str]]:
     """Sources and targets of a collection, with their splits.
 
-    Highlights of CNN/DailyMail are what summaries are scored against. From BBC articles with sentences chosen out of them, and
-    Reuters stories with their first paragraphs, a model learns to copy; they have no held-out rows.
+    Highlights of CNN/DailyMail are what summaries are scored against. From BBC articles with sentences chosen out of
+    them, and Reuters stories with their first paragraphs, a model learns to copy; they have no held-out rows.
 
     Example:
         >>> row = {"id": "a", "article": "Snow fell in Oslo.", "highlights": ["Snow fell .", "In Oslo ."]}
@@ -167,8 +168,8 @@ def split_of_article(source: str) -> str:
     return "validation" if int(fingerprint(source)[8:16], 16) % 100 < VALIDATION else "train"
 
 
-def prepare_pairs(folder: Path, data: str | None, read: int = 200) -> None:
-    """Write the files of pairs, unless they are there; extracts are of the first `read` words."""
+def prepare_pairs(folder: Path, data: str | None) -> None:
+    """Write the files of pairs, unless they are there; highlights come with extracts of what a model reads."""
     from summarily.metrics.apes.corpus import read_rows
     from summarily.metrics.files import write_atomically
     from summarily.modeling.training.corpora import data_folder
@@ -183,8 +184,10 @@ def prepare_pairs(folder: Path, data: str | None, read: int = 200) -> None:
     everything = [row for part in found.values() for row in part]
     passages = [passage for row in everything for passage in first_of_passages(row)]
     sentences = [sentence for row in everything for sentence in single_sentences(row)]
+    reads = {"extract": 200, "short_extract": 75}  # words: the sources of this study, and of that of rewards
     highlights = [
-        {**row, "extract": extract(row["source"], row["target"], read)} for row in found["cnndm_articles"]
+        row | {column: extract(row["source"], row["target"], read) for column, read in reads.items()}
+        for row in found["cnndm_articles"]
     ]
     for file, content in zip(files, (highlights, everything, sentences, passages), strict=True):
         lines = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in content)

@@ -383,7 +383,7 @@ _INTRODUCTION = """\
 
 By `summarily study long --data FOLDER` (`make study-long`), which trains, scores and writes all of this. Papers of
 arXiv, body to abstract: models of 6 to 8 million parameters, all from the same small denoiser, all {steps} steps of two
-documents, all summaries greedy; {documents} held-out papers, chosen by nothing but their place in the file. Parts before
+documents (200 papers, each read once), all summaries greedy; {documents} held-out papers, chosen by nothing but their place in the file. Parts before
 the first heading are cut off and papers that repeat their abstract left out, since both hold the answer. One seed.
 `p` is a paired permutation test of ROUGE-1 against the base of the comparison, corrected by Holm. "Source exchanged" is the test loss
 when every abstract is predicted from another paper's body: as high as the test loss, the model does not use its source.

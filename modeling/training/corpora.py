@@ -1,7 +1,7 @@
 """Pairs of documents and summaries: loading, the papers' preprocessing, stable splits, filters that count.
 
-Every row becomes `id`, `source`, `target` and `references` (a list; `target` is its first, unless `learned` names another). What a split
-has lost, and why, is in `Corpus.dropped`.
+Every row becomes `id`, `source`, `target` and `references` (a list; `target` is its first, unless `learned` names
+another). What a split has lost, and why, is in `Corpus.dropped`.
 
     >>> from summarily.modeling.training.recipe import DataSection
     >>> section = DataSection(files={"train": "pairs.jsonl"}, source="text", target="title", lowercase=True)

@@ -67,9 +67,8 @@ def train(
 ) -> None:
     """The start, unless one is given, then a run for each reward; finished ones are not run again."""
     from summarily.modeling.apeso import study as apeso
-    from summarily.modeling.training.recipe import load_recipe
 
-    apeso.prepare_pairs(folder / "data", data, load_recipe(RECIPE, overrides).data.max_source_tokens)
+    apeso.prepare_pairs(folder / "data", data)
     if start is None:
         stages = {stage: max(1, round(scale * count)) for stage, count in apeso.STEPS.items()}
         start = apeso.train_start(folder, data, stages, tuple(overrides), jobs, last="passages")
@@ -80,16 +79,20 @@ def train(
 
 
 def keep_start(start: Path, place: Path) -> None:
-    """A copy of the model that all runs start from, unless it is there: the study is whole without where it came from."""
+    """Copy the model that all runs start from, unless it is there; refuse another one in the folder of a study."""
     import shutil
 
     from summarily.modeling.training.checkpoints import is_complete, write_folder
 
-    if start.resolve() != place.resolve() and not is_complete(place):
-        if not (start / "config.json").is_file():
-            raise InputError(f"{start} has no model; give the folder of a trained one by --start.")
-        place.parent.mkdir(parents=True, exist_ok=True)
+    weights = start / "model.safetensors"
+    if not weights.is_file():
+        raise InputError(f"{start} has no model.safetensors; give the folder of a trained model by --start.")
+    if not is_complete(place):
         write_folder(place, lambda partial: shutil.copytree(start, partial, dirs_exist_ok=True))
+    elif weights.read_bytes() != (place / "model.safetensors").read_bytes():
+        raise InputError(
+            f"{place.parent.parent} began with another start than {start}; choose another folder by --output."
+        )
 
 
 def measure_factors(folder: Path, overrides: Sequence[str] = (), articles: int = 64) -> dict[str, float]:
@@ -131,7 +134,7 @@ def make_cells(
 ) -> list[Cell]:
     """One run per reward and one without any; all with the same batches, steps and learning rate."""
     common = (
-        "data.learned=extract",
+        "data.learned=short_extract",
         "schedule.kind=constant",
         f"schedule.learning_rate={rate}",
         "schedule.warmup_steps=5",

@@ -10,6 +10,7 @@ import argparse
 import importlib
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -54,6 +55,7 @@ def run_cells(cells: Sequence[Cell], folder: Path, data: str | None = None, jobs
     environment = {**os.environ, "OMP_NUM_THREADS": threads, "MKL_NUM_THREADS": threads}
     running: dict[str, tuple[subprocess.Popen[bytes], float]] = {}
     failed: list[str] = []
+    usual = signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that the cells are stopped as well
     try:
         while waiting or running:
             while waiting and len(running) < jobs:
@@ -78,6 +80,7 @@ def run_cells(cells: Sequence[Cell], folder: Path, data: str | None = None, jobs
             process.terminate()  # each saves its state and stops
         for process, _ in running.values():
             process.wait()
+        signal.signal(signal.SIGTERM, usual)
     if failed:
         tail = (folder / f"{failed[0]}.log").read_text(errors="replace").splitlines()[-5:]
         raise RuntimeError(f"{', '.join(failed)} failed; the log of {failed[0]} ends:\n" + "\n".join(tail))

@@ -5,6 +5,10 @@ from __future__ import annotations
 import argparse
 import gzip
 import json
+import os
+import subprocess
+import sys
+import time
 
 import pytest
 
@@ -61,3 +65,24 @@ def test_a_study_runs_scores_and_goes_on(tmp_path, data, monkeypatch, capsys):
 def test_a_cell_that_fails_is_named_with_its_last_words(tmp_path):
     with pytest.raises(RuntimeError, match=r"(?s)broken failed.*no recipe file 'no_such_recipe'"):
         run_cells([Cell("broken", "no_such_recipe")], tmp_path)
+
+
+def test_a_terminated_study_takes_its_cells_with_it(tmp_path):
+    script = tmp_path / "study.py"
+    script.write_text(
+        "import sys\nfrom pathlib import Path\nfrom summarily.modeling.training import study\n"
+        "class Sleeper(study.Cell):\n"
+        "    def command(self, folder, data):\n"
+        "        code = f'import os, time, pathlib; pathlib.Path({str(folder)!r}, \"pid\").write_text(str(os.getpid()))'\n"
+        "        return [sys.executable, '-c', code + '; time.sleep(60)']\n"
+        f"study.run_cells([Sleeper('a', 'b')], Path({str(tmp_path)!r}))\n"
+    )
+    process = subprocess.Popen([sys.executable, str(script)])
+    pid = tmp_path / "pid"
+    deadline = time.monotonic() + 60
+    while not (pid.exists() and pid.read_text()) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    process.terminate()
+    assert process.wait(timeout=30) == 143
+    with pytest.raises(ProcessLookupError):
+        os.kill(int(pid.read_text()), 0)

@@ -125,8 +125,11 @@ def test_a_start_can_be_given(tmp_path, data, small):
     given.start = str(tmp_path / "before" / "passages" / "hub")
     assert study.run(given) == 0
     assert small == [*STAGES, study.CONTROL, "rouge_l", "wms"], "the start was trained again"
+    given.start = str(tmp_path / "before" / "sentences" / "hub")
+    with pytest.raises(InputError, match=r"began with another start .* by --output"):
+        study.run(given)
     given.start, given.output = str(tmp_path), str(tmp_path / "other")
-    with pytest.raises(InputError, match="--start"):
+    with pytest.raises(InputError, match=r"no model.safetensors; .* by --start"):
         study.run(given)
 
 
