@@ -8,7 +8,7 @@ Of a summary Y of a source X, with a_ij the attention of token j of the summary 
     ep = gamma * sum_i max(e_i - sum_j a_ij, 0)
 
 where e_i is the probability that token i belongs to a salient entity. The end token counts in |Y| and in the sums. The
-coverage penalty also ranks unfinished summaries (`stepwise`), the others only finished ones.
+coverage penalty also ranks unfinished summaries, the others only finished ones; `stepwise` changes that.
 
     model.generate(**inputs, custom_generate=summary_beam_search, num_beams=5, alpha=0.9, beta=0.5, block_ngram=3)
 
@@ -28,6 +28,7 @@ from transformers import LogitsProcessor, LogitsProcessorList
 from transformers.generation.utils import GenerateBeamEncoderDecoderOutput
 
 PenaltyForm = Literal["paper", "released"]
+Stepwise = bool | Sequence[Literal["coverage", "entities"]]
 
 
 # --- what a summary is worth ------------------------------------------------------------------------------
@@ -39,7 +40,8 @@ class Penalties:
 
     Args:
         alpha, beta, gamma: strength of the length, coverage and entity penalties; 0 turns one off.
-        stepwise: the coverage penalty ranks unfinished summaries too.
+        stepwise: the penalties that rank unfinished summaries too: "coverage", "entities", both or none; True is
+            "coverage" alone, as in the paper. Only what ranks them can make the search look for other summaries.
         form: "paper", or "released" for the authors' code, which counts the start token in |Y| and, when stepwise,
             divides the coverage penalty by lp as well.
 
@@ -53,7 +55,7 @@ class Penalties:
     alpha: float = 0.0
     beta: float = 0.0
     gamma: float = 0.0
-    stepwise: bool = True
+    stepwise: Stepwise = True
     form: PenaltyForm = "paper"
 
     def __post_init__(self) -> None:
@@ -62,6 +64,18 @@ class Penalties:
                 raise ValueError(f"{name} is {getattr(self, name)}; a penalty is at least 0.")
         if self.form not in ("paper", "released"):
             raise ValueError(f"penalty_form is {self.form!r}; choose 'paper' or 'released'.")
+        if unknown := set(self._stepwise) - {"coverage", "entities"}:
+            raise ValueError(
+                f"stepwise names {sorted(unknown)}; it takes 'coverage' and 'entities', or a bool."
+            )
+
+    @property
+    def _stepwise(self) -> tuple[str, ...]:
+        if isinstance(self.stepwise, str):
+            return (self.stepwise,)
+        if isinstance(self.stepwise, bool):
+            return ("coverage",) if self.stepwise else ()
+        return tuple(self.stepwise)
 
     def length(self, tokens: int) -> float:
         return float(((5 + tokens + (self.form == "released")) / 6) ** self.alpha)
@@ -73,12 +87,21 @@ class Penalties:
     def entities(self, attended: torch.Tensor, entities: torch.Tensor) -> torch.Tensor:
         return self.gamma * (entities - attended).clamp(min=0).sum(-1)
 
+    def running(
+        self, log_probability: torch.Tensor, coverage: torch.Tensor, entities: torch.Tensor
+    ) -> torch.Tensor:
+        """What an unfinished summary is ranked by."""
+        for name, penalty in (("coverage", coverage), ("entities", entities)):
+            if name in self._stepwise:
+                log_probability = log_probability - penalty
+        return log_probability
+
     def final(
         self, log_probability: torch.Tensor, tokens: int, coverage: torch.Tensor, entities: torch.Tensor
     ) -> torch.Tensor:
         """The score of a finished summary of `tokens` tokens with these two penalties."""
         length = self.length(tokens)
-        if self.form == "released" and self.stepwise:
+        if self.form == "released" and "coverage" in self._stepwise:
             return (log_probability - coverage) / length - entities
         return log_probability / length - coverage - entities
 
@@ -144,7 +167,7 @@ def summary_beam_search(
     alpha: float = 0.0,
     beta: float = 0.0,
     gamma: float = 0.0,
-    stepwise: bool = True,
+    stepwise: Stepwise = True,
     penalty_form: PenaltyForm = "paper",
     block_ngram: int = 0,
     exclude_ids: Sequence[int] = (),
@@ -285,8 +308,10 @@ class _Search:
         if self.scores is not None:
             self.scores.append(log_probabilities)
         candidates = log_probabilities.view(self.batch, self.beams, size) + self.running_log[..., None]
-        # The penalty of a step is the same for all of its tokens.
-        ranked = candidates - self.coverage_penalty[..., None] if self.penalties.stepwise else candidates
+        # The penalties of a step are the same for all of its tokens.
+        ranked = self.penalties.running(
+            candidates, self.coverage_penalty[..., None], self.entity_penalty[..., None]
+        )
         rank, places = ranked.flatten(1).topk(min(self.kept, self.beams * size))
         beam, token = places // size, places % size
         log = candidates.flatten(1).gather(1, places)

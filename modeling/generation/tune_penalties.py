@@ -44,7 +44,7 @@ class Tuning:
         model, tokenizer: what writes the summaries.
         rows: encoded rows with `source` and `references`, of a validation split.
         folder: where the points are kept; one with other settings is refused.
-        metrics: scored at every point.
+        metrics: scored at every point; names, or names with options.
         search: further arguments of `generate`, such as `{"num_beams": 5, "block_ngram": 3}`.
         tokens: in a batch, padding included.
     """
@@ -55,12 +55,13 @@ class Tuning:
         tokenizer: Any,
         rows: Any,
         folder: Path,
-        metrics: Sequence[str] = ("rouge",),
+        metrics: Sequence[str] | Mapping[str, Mapping[str, Any]] = ("rouge",),
         search: Mapping[str, Any] | None = None,
         tokens: int = 8192,
     ):
         self.model, self.tokenizer, self.rows, self.tokens = model, tokenizer, rows, tokens
-        self.metrics, self.search = list(metrics), dict(search or {})
+        self.metrics = dict(metrics) if isinstance(metrics, Mapping) else list(metrics)
+        self.search = dict(search or {})
         self.path = folder / "points.jsonl"
         folder.mkdir(parents=True, exist_ok=True)
         self._check_settings(folder / "settings.json")
@@ -124,7 +125,7 @@ class Tuning:
         from summarily.modeling.training.evaluation import score_summaries, summarize
         from summarily.modeling.training.recipe import EvaluationSection
 
-        section = EvaluationSection(metrics=self.metrics)
+        section = EvaluationSection(metrics=list(self.metrics))
         accelerator = Accelerator()
         search = {**self.search, **point._asdict(), "custom_generate": summary_beam_search}
         collate = SummaryCollator(self.tokenizer.pad_token_id, padding_side=self.tokenizer.padding_side)
@@ -132,7 +133,7 @@ class Tuning:
             self.model, self.tokenizer, self.rows, collate, section, self.tokens, accelerator, search
         )
         words = sum(len(text.split()) for text in texts) / len(texts)
-        return score_summaries(texts, self.rows, section, accelerator)[0] | {"words": words}
+        return score_summaries(texts, self.rows, section, accelerator, self.metrics)[0] | {"words": words}
 
 
 def best_point(points: Mapping[Point, Mapping[str, float]], select: str) -> Point:

@@ -18,6 +18,8 @@ class PointerGeneratorConfig(PreTrainedConfig):
     Args:
         hidden_size: width of the decoder and of the encoder's states, half of it for each direction.
         num_layers: of the encoder and of the decoder.
+        coverage: attention also sees how much of it each source token has had so far (Eq. 11 of See et al.).
+        coverage_weight: of the loss for attending to the same tokens again (their Eq. 12 and 13), which needs `coverage`.
         dropout: of embeddings, between layers, and of what the decoder puts out; the papers use none.
         unk_token_id: what the encoder and decoder read in place of a word beyond the vocabulary.
         init_range: all weights start uniformly between its negative and itself.
@@ -37,6 +39,8 @@ class PointerGeneratorConfig(PreTrainedConfig):
     embedding_size: int = 128
     hidden_size: int = 512
     num_layers: int = 1
+    coverage: bool = False
+    coverage_weight: float | int = 0.0
     dropout: float = 0.0
     init_range: float = 0.1
     pad_token_id: int = 0
@@ -52,6 +56,11 @@ class PointerGeneratorConfig(PreTrainedConfig):
         if self.hidden_size % 2:
             raise ValueError(
                 f"hidden_size={self.hidden_size} must be even: each direction of the encoder has half of it."
+            )
+        if self.coverage_weight < 0 or (self.coverage_weight and not self.coverage):
+            raise ValueError(
+                f"coverage_weight={self.coverage_weight} with coverage={self.coverage}; it is at least 0, and a loss on "
+                "coverage needs coverage=True."
             )
         for name in ("pad_token_id", "unk_token_id", "decoder_start_token_id"):
             if not 0 <= getattr(self, name) < self.vocab_size:

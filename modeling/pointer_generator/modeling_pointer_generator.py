@@ -29,21 +29,34 @@ def at_least_float32(values: torch.Tensor) -> torch.Tensor:
 
 
 class AdditiveAttention(nn.Module):
-    """Bahdanau et al. (2015): v . tanh(W_q query + b + W_k state_j) for every source state j."""
+    """Bahdanau et al. (2015): v . tanh(W_q query + b + W_k state_j) for every source state j.
 
-    def __init__(self, size: int):
+    With `coverage`, w_c (attention that j has had so far) is added within the tanh (See et al. 2017, Eq. 11).
+    """
+
+    def __init__(self, size: int, coverage: bool = False):
         super().__init__()
         self.query = nn.Linear(size, size)
         self.key = nn.Linear(size, size, bias=False)
         self.score = nn.Linear(size, 1, bias=False)
+        self.coverage = nn.Linear(1, size, bias=False) if coverage else None
 
     def project(self, states: torch.Tensor) -> torch.Tensor:
         """W_k state_j `[B, S, H]`: the costly part, which does not depend on the query."""
         return self.key(states)
 
-    def forward(self, query: torch.Tensor, keys: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+    def forward(
+        self,
+        query: torch.Tensor,
+        keys: torch.Tensor,
+        mask: torch.Tensor,
+        attended: torch.Tensor | None = None,
+    ) -> torch.Tensor:
         """Weights `[B, S]` of the projected states, which sum to one over those where `mask` is true."""
-        scores = self.score((self.query(query)[:, None] + keys).tanh_())[..., 0]  # in place: it is large
+        sums = self.query(query)[:, None] + keys
+        if self.coverage is not None:
+            sums += self.coverage(attended[..., None].to(sums.dtype))  # in place: it is large
+        scores = self.score(sums.tanh_())[..., 0]
         return torch.softmax(at_least_float32(scores).masked_fill(~mask, -torch.inf), dim=-1)
 
 
@@ -153,6 +166,7 @@ class PointerGeneratorCache:
         self.hidden: torch.Tensor | None = None  # [L, B, H]
         self.cell: torch.Tensor | None = None  # [L, B, H]
         self.feed: torch.Tensor | None = None  # [B, H], what the decoder put out last
+        self.attended: torch.Tensor | None = None  # [B, S], attention of all tokens so far
         self.length = 0
 
     def start(self, encoder_outputs: PointerGeneratorEncoderOutput, attention: AdditiveAttention) -> None:
@@ -161,6 +175,7 @@ class PointerGeneratorCache:
         self.hidden = encoder_outputs.initial_hidden.transpose(0, 1)
         self.cell = encoder_outputs.initial_cell.transpose(0, 1)
         self.feed = torch.zeros_like(self.hidden[-1])
+        self.attended = torch.zeros_like(at_least_float32(self.keys[..., 0]))
 
     def get_seq_length(self, layer_idx: int = 0) -> int:
         return self.length
@@ -168,7 +183,7 @@ class PointerGeneratorCache:
     def reorder_cache(self, beam_idx: torch.Tensor) -> None:
         if self.length:
             self.hidden, self.cell = self.hidden[:, beam_idx], self.cell[:, beam_idx]
-            self.feed = self.feed[beam_idx]
+            self.feed, self.attended = self.feed[beam_idx], self.attended[beam_idx]
 
 
 class DecoderStep(GradientCheckpointingLayer):
@@ -179,12 +194,12 @@ class DecoderStep(GradientCheckpointingLayer):
         size = config.hidden_size
         widths = [config.embedding_size + size] + [size] * (config.num_layers - 1)
         self.cells = nn.ModuleList([nn.LSTMCell(width, size) for width in widths])
-        self.attention = AdditiveAttention(size)
+        self.attention = AdditiveAttention(size, config.coverage)
         self.output = nn.Linear(2 * size, size)
         self.dropout = nn.Dropout(config.dropout)
 
     # All by position: reentrant checkpointing gives tensors among the keyword arguments no gradient.
-    def forward(self, embedded, feed, hidden, cell, states, keys, mask):
+    def forward(self, embedded, feed, hidden, cell, states, keys, mask, attended):
         below = torch.cat([embedded, feed], dim=-1)
         new_hidden, new_cell = [], []
         for layer, lstm_cell in enumerate(self.cells):
@@ -192,7 +207,7 @@ class DecoderStep(GradientCheckpointingLayer):
             new_hidden.append(h)
             new_cell.append(c)
             below = h
-        weights = self.attention(below, keys, mask)
+        weights = self.attention(below, keys, mask, attended)
         context = torch.bmm(weights[:, None].to(states.dtype), states)[:, 0]
         output = self.dropout(self.output(torch.cat([context, below], dim=-1)))
         return output, torch.stack(new_hidden), torch.stack(new_cell), weights
@@ -225,7 +240,9 @@ class PointerGeneratorDecoder(nn.Module):
                 encoder_outputs.last_hidden_state,
                 cache.keys,
                 mask,
+                cache.attended,
             )
+            cache.attended = cache.attended + weights
             outputs.append(cache.feed)
             attentions.append(weights)
         cache.length += embedded.shape[1]
@@ -361,6 +378,9 @@ class PointerGeneratorForConditionalGeneration(PointerGeneratorPreTrainedModel, 
         loss = logits = None
         if labels is not None:
             losses = self.token_losses(outputs.last_hidden_state, attention, source_ids, labels)
+            if self.config.coverage_weight:
+                again = self.coverage_losses(attention).masked_fill(labels == -100, 0.0)
+                losses = losses + self.config.coverage_weight * again
             loss = self.summed_loss(losses, labels, encoder_outputs, attention_mask, **kwargs)
             loss = loss / ((labels != -100).sum() if num_items_in_batch is None else num_items_in_batch)
         if labels is None or not self.training:
@@ -385,8 +405,9 @@ class PointerGeneratorForConditionalGeneration(PointerGeneratorPreTrainedModel, 
         written = (1 - copy) * torch.softmax(self._vocabulary_logits(states), dim=-1)
         unknown = max(0, int(source_ids.max()) + 1 - self.config.vocab_size)
         places = source_ids[:, None].expand_as(attention)
-        probabilities = F.pad(written, (0, unknown)).scatter_add(-1, places, copy * attention)
-        return torch.log(probabilities + LEAST_PROBABILITY)
+        probabilities = F.pad(written, (0, unknown)) if unknown else written
+        # In place: next to the words, a token's other work is small.
+        return probabilities.scatter_add_(-1, places, copy * attention).add_(LEAST_PROBABILITY).log_()
 
     def token_losses(self, states, attention, source_ids, labels) -> torch.Tensor:
         """-log P of every label `[B, T]`, 0 where it is -100; needs no distribution over the words."""
@@ -400,6 +421,12 @@ class PointerGeneratorForConditionalGeneration(PointerGeneratorPreTrainedModel, 
         probability = (1 - copy) * written.view_as(copy) * in_vocabulary + copy * copied
         losses = -torch.log(probability + LEAST_PROBABILITY)
         return losses.masked_fill(labels == -100, 0.0)
+
+    @staticmethod
+    def coverage_losses(attention: torch.Tensor) -> torch.Tensor:
+        """How much of the attention `[B, T, S]` of every token goes where it has been before `[B, T]`."""
+        before = attention.cumsum(1) - attention
+        return torch.minimum(attention, before).sum(-1)
 
     def summed_loss(self, losses, labels, encoder_outputs, attention_mask, **kwargs) -> torch.Tensor:
         """The loss of a batch, summed over its labels; subclasses add their own terms here."""

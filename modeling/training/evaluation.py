@@ -87,9 +87,13 @@ def shorten(text: str, section: EvaluationSection) -> str:
 
 
 def score_summaries(
-    summaries: Sequence[str], rows: Any, section: EvaluationSection, accelerator: Accelerator
+    summaries: Sequence[str],
+    rows: Any,
+    section: EvaluationSection,
+    accelerator: Accelerator,
+    metrics: Sequence[str] | Mapping[str, Mapping[str, Any]] | None = None,
 ) -> tuple[dict[str, float], dict[str, str]]:
-    """The mean of every score of the section's metrics, and the metrics' signatures."""
+    """The mean of every score of the section's metrics, or of these `metrics`, and the metrics' signatures."""
     import summarily
 
     references, sources = list(rows["references"]), list(rows["source"])
@@ -97,7 +101,7 @@ def score_summaries(
         list(summaries),
         references,
         sources=sources,
-        metrics=section.metrics,
+        metrics=section.metrics if metrics is None else metrics,
         preset=section.preset,
         progress=False,
         distributed=accelerator.num_processes > 1,

@@ -51,7 +51,7 @@ def run_cells(cells: Sequence[Cell], folder: Path, data: str | None = None, jobs
     """
     folder.mkdir(parents=True, exist_ok=True)
     waiting = [cell for cell in cells if not (folder / cell.name / "result.json").exists()]
-    threads = str(max(1, (os.cpu_count() or 1) // jobs))
+    threads = str(max(1, (os.cpu_count() or 1) // max(1, min(jobs, len(waiting)))))
     environment = {**os.environ, "OMP_NUM_THREADS": threads, "MKL_NUM_THREADS": threads}
     running: dict[str, tuple[subprocess.Popen[bytes], float]] = {}
     failed: list[str] = []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import gzip
 import json
 
@@ -9,6 +10,7 @@ import pytest
 
 from summarily.metrics.apes.corpus import split_of
 from summarily.modeling.apeso import study
+from tests.modeling.small_study import SETTINGS, run_here, write_news
 
 
 def article(i: int) -> dict:
@@ -77,7 +79,11 @@ def results(low: float, high: float) -> dict:
     test = {"difference": (low + high) / 2, "low": low, "high": high, "p_permutation": 0.0321}
     keys = ("apes", "apes_salient_entities", "rouge1")
     run = {"step": 9, "best_step": 8, "minutes": 1.0, "best_score": 4.5, "parameters": 1000}
+    points = [{"beta": 0.5, "gamma": 2.0, "apes": 30.0, "rouge1": 0.25}]
+    chosen = {"beta": 0.5, "gamma": 2.0, "gamma_stepwise": 5.0}
     return {
+        "penalties": {**chosen, "points": dict.fromkeys(chosen, points)},
+        "entities": {"area": 0.81, "salient": 0.3, "others": 0.1, "share": 0.05},
         "examples": 20, "questions": 77, "signatures": ["apes|reader:x"],
         "rows": dict.fromkeys(study.PAPER, row),
         "tests": {name: dict.fromkeys(keys, test) for name in study.SYSTEMS if name != "baseline"},
@@ -91,6 +97,9 @@ def test_the_document_has_our_numbers_and_the_papers():
     assert "| source | 41.3 (40.0 to 43.0) |  |  |  | 40 | 61.1, -, -, - |" in text
     assert "77 questions about 20 held-out articles" in text and "apes|reader:x" in text
     assert "| APESO | +2.00 (+1.00 to +3.00) | 0.0321 |" in text
+    assert "5.0% belong to salient entities" in text and "probability of 0.810" in text
+    assert "| gamma | gamma 2 | 30.0 | 25.0 |" in text
+    assert "|  | gamma, at every step 2 | 30.0 | 25.0 |" in text, "another one was chosen"
 
 
 @pytest.mark.parametrize(
@@ -121,3 +130,39 @@ def test_vectors_start_the_words_that_have_one(tmp_path):
     )
     assert (after[ids["unicorn"]] == before[ids["unicorn"]]).all() and (after[0] == 0).all()
     assert after[ids["Cat"]][2] / after[ids["Cat"]][0] == pytest.approx(3.0)
+
+
+def test_the_study_trains_chooses_and_scores(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(study, "BETAS", (0.5, 10.0))
+    monkeypatch.setattr(study, "GAMMAS", (0.5, 10.0))
+    monkeypatch.setattr(study, "SEARCH", {**study.SEARCH, "min_new_tokens": 4, "max_new_tokens": 6})
+    started = run_here(monkeypatch, study)
+    parser = argparse.ArgumentParser()
+    study.add_arguments(parser)
+    settings = [argument for override in SETTINGS for argument in ("--set", override)]
+    folder = tmp_path / "out"
+    options = parser.parse_args(
+        ["--scale", "0.004", "--output", str(folder), "--data", write_news(tmp_path / "data"), *settings]
+    )
+    assert study.run(options) == 0
+    assert started == [*study.STAGES, "baseline", "apeso"]
+    stored = json.loads((folder / "study.json").read_text())
+    assert set(study.SYSTEMS) < set(stored["rows"]) and stored["rows"]["gold summaries"]["rouge1"] == 1.0
+    assert stored["penalties"]["beta"] in study.BETAS and len(stored["penalties"]["points"]["gamma"]) == 2
+    assert 0 < stored["entities"]["area"] < 1 and 0 < stored["entities"]["share"] < 1
+    assert (folder / "STUDY.md").read_text() in capsys.readouterr().out
+    before = {path: path.stat().st_mtime_ns for path in (folder / "summaries").iterdir()}
+    assert len(before) == len(study.SYSTEMS)
+    assert study.run(options) == 0
+    assert {path: path.stat().st_mtime_ns for path in (folder / "summaries").iterdir()} == before
+    assert len(started) == len(study.STAGES) + 2, "finished runs are not run again"
+
+
+def test_leads_are_the_first_sentences_of_long_passages():
+    source = " ".join(f"Sentence number {i} has seven words here." for i in range(40))
+    leads = list(study.first_of_passages({"id": "a", "source": source}, words=165, sentences=4))
+    assert [lead["target"].count(".") for lead in leads] == [4, 4]
+    short = list(study.first_of_passages({"id": "a", "source": source}, words=165, sentences=9, copied=20))
+    assert {lead["target"].count(".") for lead in short} == {2}
+    for lead in leads:
+        assert lead["source"].startswith(lead["target"]) and len(lead["source"].split()) <= 165

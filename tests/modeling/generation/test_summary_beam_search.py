@@ -110,7 +110,7 @@ def exhaustive(name, document, alpha=0.0, beta=0.0, gamma=0.0, released=False, s
         entities = gamma * sum(
             max(e - a, 0.0) for e, a in zip(ENTITIES[document].tolist(), attended, strict=False)
         )
-        if released and stepwise:
+        if released and stepwise is True:
             scores[tokens] = (log_probability - coverage) / penalty_length - entities
         else:
             scores[tokens] = log_probability / penalty_length - coverage - entities
@@ -164,6 +164,7 @@ def assert_best(outputs, model, expected, document, several):
         {"gamma": 1.5},
         {"alpha": 0.9, "beta": 2.0, "gamma": 1.5},
         {"alpha": 0.9, "beta": 2.0, "gamma": 1.5, "stepwise": False},
+        {"alpha": 0.9, "beta": 2.0, "gamma": 1.5, "stepwise": ("coverage", "entities")},
         {"alpha": 0.9, "beta": 2.0, "gamma": 1.5, "penalty_form": "released"},
         {"alpha": 0.9, "beta": 2.0, "gamma": 1.5, "penalty_form": "released", "stepwise": False},
     ],
@@ -188,6 +189,62 @@ def test_every_penalty_changes_the_order(name):
     plain = [tokens for tokens, _ in exhaustive(name, 0)[:40]]
     for penalties in ({"beta": 2.0}, {"gamma": 1.5}, {"alpha": 0.9}):
         assert [tokens for tokens, _ in exhaustive(name, 0, **penalties)[:40]] != plain, penalties
+
+
+def narrow(name, document, beams, stepwise, longest, beta=8.0, gamma=12.0):
+    """The best summary that a beam of plain Python lists finds, with its score."""
+    model = MODELS[name]()
+    model.set_attn_implementation("eager")
+    inputs, end = documents(model), model.generation_config.eos_token_id
+    source = inputs["input_ids"][document : document + 1, : int(inputs["attention_mask"][document].sum())]
+    running, finished = [()], []
+    for length in range(1, longest + 1):
+        candidates = []
+        for prefix in running:
+            start = torch.tensor([[model.config.decoder_start_token_id, *prefix]])
+            with torch.no_grad():
+                outputs = model(
+                    input_ids=source, decoder_input_ids=start, output_attentions=True, use_cache=False
+                )
+            log = torch.log_softmax(outputs.logits[0], -1)
+            so_far = sum(log[i, token].item() for i, token in enumerate(prefix))
+            attended = outputs.cross_attentions[-1][0].mean(0).sum(0).tolist()
+            coverage = beta * (sum(max(a, 1.0) for a in attended) - len(attended))
+            gaps = (max(e - a, 0.0) for e, a in zip(ENTITIES[document].tolist(), attended, strict=False))
+            costs = {"coverage": coverage, "entities": gamma * sum(gaps)}
+            for token in range(log.shape[-1]):
+                value = so_far + log[-1, token].item()
+                rank = value - sum(costs[kind] for kind in stepwise)
+                candidates.append((rank, value - sum(costs.values()), (*prefix, token)))
+        candidates.sort(reverse=True)
+        over = [length == longest or tokens[-1] == end for _, _, tokens in candidates]
+        finished += [
+            (score, tokens) for (_, score, tokens), o in zip(candidates[:beams], over, strict=False) if o
+        ]
+        running = [tokens for (_, _, tokens), o in zip(candidates, over, strict=True) if not o][:beams]
+    return max(finished)
+
+
+def narrow_search(name, stepwise, longest=6):
+    model = MODELS[name]()
+    options = {"num_beams": 2, "max_new_tokens": longest, "beta": 8.0, "gamma": 12.0, "stepwise": stepwise}
+    return search(model, documents(model), **options)
+
+
+@pytest.mark.parametrize("stepwise", [(), ("coverage",), ("entities",), ("coverage", "entities")])
+@pytest.mark.parametrize("name", MODELS)
+def test_stepwise_penalties_rank_unfinished_summaries(name, stepwise):
+    outputs = narrow_search(name, stepwise)
+    for document in range(2):
+        score, tokens = narrow(name, document, 2, stepwise, longest=6)
+        assert outputs.sequences_scores[document].item() == pytest.approx(score, abs=2e-5)
+        assert tuple(outputs.sequences[document, 1 : 1 + len(tokens)].tolist()) == tokens
+
+
+@pytest.mark.parametrize("stepwise", ["coverage", "entities"])
+def test_a_stepwise_penalty_finds_other_summaries(stepwise):
+    plain = narrow_search("attention variant", False).sequences
+    assert not torch.equal(narrow_search("attention variant", stepwise).sequences, plain)
 
 
 @pytest.mark.parametrize("size, excluded", [(1, ()), (2, ()), (1, (4,))])
@@ -340,6 +397,7 @@ def test_back_ends_are_put_back():
         ),
         ({"gamma": 1.0, "entity_scores": torch.ones(2, 5)}, "for 5 tokens, but the source has 6"),
         ({"beta": -1.0}, "beta is -1.0; a penalty is at least 0"),
+        ({"stepwise": "length"}, r"stepwise names \['length'\]"),
         ({"penalty_form": "wu"}, "choose 'paper' or 'released'"),
         ({"do_sample": True}, "does not sample"),
         ({"return_dict_in_generate": True, "output_hidden_states": True}, "output_hidden_states=True"),

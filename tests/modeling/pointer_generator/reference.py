@@ -13,11 +13,12 @@ import torch
 
 @dataclass
 class State:
-    """Where the decoder of one example stands: h and c of every layer, the last output."""
+    """Where the decoder of one example stands: h and c of every layer, the last output, the attention so far."""
 
     hidden: list[torch.Tensor]
     cell: list[torch.Tensor]
     feed: torch.Tensor
+    attended: list[float]
 
 
 class Reference:
@@ -63,14 +64,17 @@ class Reference:
             ]
             layers = zip(*(side.split(half) for side in sides), strict=True)
             bridged.append([torch.cat(parts) for parts in layers])
-        return inputs, State(*bridged, feed=torch.zeros(self.config.hidden_size, dtype=inputs[0].dtype))
+        feed = torch.zeros(self.config.hidden_size, dtype=inputs[0].dtype)
+        return inputs, State(*bridged, feed=feed, attended=[0.0] * len(source))
 
-    def attend(self, query: torch.Tensor, states: list[torch.Tensor]) -> list[float]:
+    def attend(self, query: torch.Tensor, states: list[torch.Tensor], attended: list[float]) -> list[float]:
         name = "model.decoder.step.attention"
         scores = []
-        for state in states:
-            hidden = torch.tanh(self.linear(f"{name}.query", query) + self.linear(f"{name}.key", state))
-            scores.append(float(self.linear(f"{name}.score", hidden)))
+        for state, before in zip(states, attended, strict=True):
+            inside = self.linear(f"{name}.query", query) + self.linear(f"{name}.key", state)
+            if self.config.coverage:
+                inside = inside + before * self.weights[f"{name}.coverage.weight"][:, 0]
+            scores.append(float(self.linear(f"{name}.score", torch.tanh(inside))))
         top = max(scores)
         total = sum(math.exp(score - top) for score in scores)
         return [math.exp(score - top) / total for score in scores]
@@ -83,10 +87,11 @@ class Reference:
             below, c = self.cell(below, state.hidden[layer], state.cell[layer], name)
             hidden.append(below)
             cell.append(c)
-        attention = self.attend(below, states)
+        attention = self.attend(below, states, state.attended)
         context = sum(a * state for a, state in zip(attention, states, strict=True))
         output = self.linear("model.decoder.step.output", torch.cat([context, below]))
-        return State(hidden, cell, output), attention
+        attended = [before + a for before, a in zip(state.attended, attention, strict=True)]
+        return State(hidden, cell, output, attended), attention
 
     def probabilities(self, output: torch.Tensor, attention: list[float], source: list[int]) -> list[float]:
         """P(w) of every word of the vocabulary and every unknown word of the source."""
@@ -114,9 +119,14 @@ class Reference:
         return distributions, attentions
 
     def nll(self, source: list[int], target: list[int]) -> float:
-        """Summed over the words of the target."""
-        distributions, _ = self.forced(source, target)
-        return -sum(math.log(p[token] + 1e-20) for p, token in zip(distributions, target, strict=True))
+        """Summed over the words of the target, with what the coverage loss adds."""
+        distributions, attentions = self.forced(source, target)
+        total = -sum(math.log(p[token] + 1e-20) for p, token in zip(distributions, target, strict=True))
+        attended = [0.0] * len(source)
+        for attention in attentions:
+            total += self.config.coverage_weight * sum(map(min, attention, attended))
+            attended = [before + a for before, a in zip(attended, attention, strict=True)]
+        return total
 
     def entities(self, source: list[int]) -> list[float]:
         """APESO's probability of each token to belong to a salient entity."""

@@ -53,9 +53,13 @@ def unpadded(batch: dict[str, torch.Tensor], index: int) -> tuple[list[int], lis
     return alone["input_ids"][0].tolist(), alone["labels"][0].tolist()
 
 
-@pytest.fixture(params=[1, 2], ids=["one layer", "two layers"])
+COVERAGE = {"coverage": True, "coverage_weight": 0.5}
+VARIANTS = {"one layer": {}, "two layers": {"layers": 2}, "coverage": COVERAGE}
+
+
+@pytest.fixture(params=VARIANTS)
 def model(request):
-    return tiny(request.param)
+    return tiny(**VARIANTS[request.param])
 
 
 class TestLikeEveryModel(Seq2SeqModelChecks):
@@ -148,9 +152,10 @@ def test_a_word_at_several_places_gets_the_attention_of_all(model):
     torch.testing.assert_close(outputs.logits[0, 0, 20].exp(), copy_probability * attention)
 
 
-def test_gradients_pass_gradcheck():
+@pytest.mark.parametrize("options", [{}, COVERAGE], ids=["plain", "coverage"])
+def test_gradients_pass_gradcheck(options):
     # The embedding of padding has no gradient on purpose, so nothing here starts with it.
-    model = tiny(2, hidden_size=4, embedding_size=3, decoder_start_token_id=3).double().train()
+    model = tiny(2, hidden_size=4, embedding_size=3, decoder_start_token_id=3, **options).double().train()
     batch = copy_batch(source_lengths=(5, 4, 2), target_lengths=(3, 2, 2))
     names, parameters = zip(*model.named_parameters(), strict=True)
 
@@ -298,6 +303,8 @@ def test_wrong_sizes_are_named():
         PointerGeneratorConfig(hidden_size=7)
     with pytest.raises(ValueError, match="unk_token_id=2 is not below vocab_size=2"):
         PointerGeneratorConfig(vocab_size=2)
+    with pytest.raises(ValueError, match=r"coverage_weight=0.5 with coverage=False"):
+        PointerGeneratorConfig(coverage_weight=0.5)
 
 
 def test_loads_as_remote_code(tmp_path):

@@ -16,6 +16,7 @@ from transformers import set_seed
 
 from summarily.metrics.reward_workers import RewardWorkers, load_rewards
 from summarily.modeling import (
+    ApesoForConditionalGeneration,
     AttentionVariantConfig,
     AttentionVariantForConditionalGeneration,
     LedForConditionalGeneration,
@@ -42,7 +43,7 @@ from summarily.modeling.training.train import train
 from tests.modeling.tiny_bart import roughen, tiny_bart
 
 from .plain_rewards import echo_of_the_source, first_word_is_a, not_a_number, one_too_many
-from .test_train import assert_same_run
+from .test_train import assert_same_run, final_state, toml
 
 HERE = Path(__file__).parent
 VOCABULARY = 30
@@ -71,6 +72,7 @@ MODELS = {
     "red": lambda: RedForConditionalGeneration.from_bart(bart()),
     "attention variant": attention_variant,
     "pointer-generator": pointer_generator,
+    "apeso": lambda: ApesoForConditionalGeneration.from_pointer_generator(pointer_generator()),
 }
 
 
@@ -212,7 +214,7 @@ def test_gradients_reach_every_parameter(model):
         loss = SelfCriticalLoss(settings(), Numbers(), workers)
         loss(model, sample_batch(model)).backward()
     missing = [name for name, parameter in model.named_parameters() if parameter.grad is None]
-    assert not missing
+    assert all(".entities." in name for name in missing), "a loss of its own teaches the entity layer"
 
 
 def test_only_the_likelihood_is_left_when_sample_and_greedy_earn_the_same(model):
@@ -406,6 +408,30 @@ def test_killed_and_resumed_a_run_ends_bit_for_bit_the_same(tiny, data, tmp_path
         for run in ("whole", "killed")
     ]
     assert gammas[0] == gammas[1]
+
+
+def test_two_processes_learn_what_one_does(tiny, data, tmp_path):
+    """With gamma 0 no chance is left in the loss, so that the curves can be compared; with rewards both take part."""
+    launch = [sys.executable, "-m", "accelerate.commands.launch", "--multi_gpu", "--num_processes", "2",
+              "--num_machines", "1", "--mixed_precision", "no", "--dynamo_backend", "no", "--main_process_port", "0",
+              "-m", "summarily", "train", "--data", str(data)]  # fmt: skip
+    training = {"max_steps": 6, "normalize": "examples"}
+    likelihood = tiny(self_critical=REINFORCED | {"rl_gamma": 0.0, "rl_gamma_end": 0.0}, training=training)
+    rewarded = tiny(self_critical=REINFORCED | {"reward_workers": 1}, training=training)
+    train(likelihood, tmp_path / "one", data=data)
+    for name, recipe in (("two", likelihood), ("rewarded", rewarded)):
+        (tmp_path / f"{name}.toml").write_text(toml(recipe))
+        command = [*launch, str(tmp_path / f"{name}.toml"), "--output", str(tmp_path / name)]
+        environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+        done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=300)
+        assert done.returncode == 0, done.stderr
+        assert len(final_state(tmp_path / name)["random"]) == 2
+    curves = [
+        [line["loss"] for line in log_lines(tmp_path / run) if "loss" in line] for run in ("one", "two")
+    ]
+    assert curves[1] == pytest.approx(curves[0], abs=1e-5) and len(curves[0]) == 6
+    steps = [line for line in log_lines(tmp_path / "rewarded") if "loss" in line]
+    assert len(steps) == 6 and any(line["advantage_size"] > 0 for line in steps)
 
 
 @pytest.mark.parametrize(

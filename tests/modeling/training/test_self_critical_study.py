@@ -1,7 +1,6 @@
 """The study of rewards is resumable, and its tables say what its runs stored."""
 
 import argparse
-import gzip
 import json
 
 import pytest
@@ -9,57 +8,16 @@ import pytest
 from summarily.metrics.base import InputError
 from summarily.modeling.apeso import study as apeso
 from summarily.modeling.training import self_critical_study as study
-from summarily.modeling.training.building import build_model
-from summarily.modeling.training.corpora import load_corpus, texts
 from summarily.modeling.training.recipe import load_recipe
-from summarily.modeling.training.tokenizers import train_tokenizer
-from summarily.modeling.training.train import train
+from tests.modeling.small_study import SETTINGS, run_here, write_news
 
 STAGES = ["sentences", "passages"]
-SIZES = [
-    "model.config.hidden_size=16",
-    "model.config.embedding_size=8",
-    "tokenizer.vocabulary_size=60",
-    "tokenizer.min_frequency=1",
-]
-TINY = [
-    "data.max_source_tokens=24", "data.max_target_tokens=10", "batch.tokens=300",
-    "evaluation.tokens=300", "evaluation.validation_examples=4", "generation.max_new_tokens=8",
-    "training.tensorboard=false", "self_critical.reward_workers=0",
-]  # fmt: skip
+TINY = [*SETTINGS, "self_critical.reward_workers=0"]
 
 
 @pytest.fixture
 def data(tmp_path):
-    """Invented articles in the form of the three collections."""
-    folder = tmp_path / "data" / "news"
-    folder.mkdir(parents=True)
-    for name, count in (("cnndm_articles", 80), ("bbc_news_summary", 8), ("reuters_train", 8)):
-        with gzip.open(folder / f"{name}.jsonl.gz", "wt") as file:
-            for i in range(count):
-                who, what = ("Oslo", "Bergen", "Lima", "Quito")[i % 4], ("bank", "port", "mill")[i % 3]
-                text = (
-                    f"The {what} of {who} opened hall {i}. It rained. Nobody came on day {i}. All went home."
-                )
-                short = f"The {what} of {who} opened ."
-                row = {
-                    "id": f"{name}{i}",
-                    "article": text,
-                    "highlights": [short, "It rained ."],
-                    "body": text,
-                }
-                row |= {"extractive_summary": short, "first_paragraph": short}
-                file.write(json.dumps(row) + "\n")
-    return str(tmp_path / "data")
-
-
-def blank(folder, data):
-    """A tiny model without word vectors."""
-    recipe = load_recipe(apeso.RECIPE, [*SIZES, f"data.files.all={apeso.ALL_NEWS}"])
-    tokenizer = train_tokenizer(texts(load_corpus(recipe.data, data)["train"]), recipe.tokenizer)
-    build_model(recipe, tokenizer).save_pretrained(folder)
-    tokenizer.save_pretrained(folder)
-    return folder
+    return write_news(tmp_path / "data")
 
 
 @pytest.fixture
@@ -70,18 +28,7 @@ def small(monkeypatch):
     monkeypatch.setattr(study, "METRICS", ("rouge",))
     monkeypatch.setattr(study, "COLUMNS", {"rouge1": "R-1", "rougeL": "R-L"})
     monkeypatch.setattr(study, "PAPER", {"rouge_l": (37.46, 34.39)})
-    started = []
-
-    def in_this_process(cells, folder, data, jobs):
-        for cell in cells:
-            if not (folder / cell.name / "result.json").exists():
-                started.append(cell.name)
-                train(load_recipe(cell.recipe, cell.overrides), folder / cell.name, data=data)
-
-    monkeypatch.setattr(study, "run_cells", in_this_process)
-    monkeypatch.setattr(apeso, "run_cells", in_this_process)
-    monkeypatch.setattr(apeso, "make_blank", blank)
-    return started
+    return run_here(monkeypatch, study, apeso)
 
 
 def options(tmp_path, data):
