@@ -2,9 +2,9 @@
 # make space  open the scorecard in the browser (NAME=summarize, attention, judge or a metric for another Space)
 # make test   install everything and run the test suite;  make test-browser  the Spaces in headless Chromium
 # make lint   ruff and mypy;  make bench  our speed beside the peers';  make slow  what takes minutes
-# make study-apeso       pointer-generator and APESO on news, resumable (about 30 minutes)
+# make study-apeso       pointer-generator and APESO on news, resumable (about an hour)
 # make study-long        the thesis' experiments with long documents, resumable (about an hour)
-# make study-self-critical  learning from ROUGE-L, WMS, SMS and S+WMS, resumable (about 20 minutes)
+# make study-self-critical  learning from ROUGE-L, WMS, SMS and S+WMS, resumable (about 45 minutes)
 # make study-attention   the papers' comparison of attention mechanisms, resumable (about 90 minutes)
 
 PYTHON ?= python3

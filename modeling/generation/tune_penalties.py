@@ -197,6 +197,13 @@ def add_parser(commands: Any) -> None:
     parser.add_argument(
         "--block-ngram", type=int, default=3, help="no n-gram twice; 0: none (default: %(default)s)"
     )
+    parser.add_argument(
+        "--stepwise",
+        nargs="*",
+        choices=("coverage", "entities"),
+        default=["coverage"],
+        help="penalties that rank unfinished summaries too (default: coverage, as in the paper)",
+    )
     parser.add_argument("--metrics", default="rouge", help="names with commas between (default: %(default)s)")
     parser.add_argument("--select", default="rougeL", help="the score to raise (default: %(default)s)")
     parser.add_argument("--output", default="runs/tune-penalties", help="default: %(default)s")
@@ -223,6 +230,7 @@ def run(options: argparse.Namespace) -> int:
         "max_new_tokens": options.max_tokens,
         **({"min_new_tokens": options.min_tokens} if options.min_tokens else {}),
         "block_ngram": options.block_ngram,
+        "stepwise": options.stepwise,
         "exclude_ids": [i for i in (tokenizer.convert_tokens_to_ids("."),) if i is not None],
     }
     gamma = options.gamma

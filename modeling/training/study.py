@@ -51,7 +51,7 @@ def run_cells(cells: Sequence[Cell], folder: Path, data: str | None = None, jobs
     """
     folder.mkdir(parents=True, exist_ok=True)
     waiting = [cell for cell in cells if not (folder / cell.name / "result.json").exists()]
-    threads = str(max(1, (os.cpu_count() or 1) // max(1, min(jobs, len(waiting)))))
+    threads = str(max(1, _cores() // max(1, min(jobs, len(waiting)))))
     environment = {**os.environ, "OMP_NUM_THREADS": threads, "MKL_NUM_THREADS": threads}
     running: dict[str, tuple[subprocess.Popen[bytes], float]] = {}
     failed: list[str] = []
@@ -84,6 +84,11 @@ def run_cells(cells: Sequence[Cell], folder: Path, data: str | None = None, jobs
     if failed:
         tail = (folder / f"{failed[0]}.log").read_text(errors="replace").splitlines()[-5:]
         raise RuntimeError(f"{', '.join(failed)} failed; the log of {failed[0]} ends:\n" + "\n".join(tail))
+
+
+def _cores() -> int:
+    """Those that this process may use, where the system says so."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def results(cells: Sequence[Cell], folder: Path) -> dict[str, dict[str, Any]]:

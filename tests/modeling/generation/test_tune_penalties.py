@@ -119,7 +119,8 @@ def test_the_command(parts, tmp_path, capsys):
     )
     command = ["tune-penalties", str(tmp_path / "model"), "--recipe", str(recipe), "--data", str(tmp_path)]
     command += ["--alpha", "0.2", "0.9", "--beta", "0", "--beams", "2", "--max-tokens", "4", "--limit", "3"]
-    assert main([*command, "--output", str(tmp_path / "grid")]) == 0
+    assert main([*command, "--output", str(tmp_path / "grid"), "--stepwise"]) == 0
+    assert json.loads((tmp_path / "grid" / "settings.json").read_text())["search"]["stepwise"] == []
     printed = capsys.readouterr().out
     assert "predicts no entities: gamma stays 0" in printed and "best" in printed
     assert (tmp_path / "grid" / "table.txt").read_text().count("\n") == 4
