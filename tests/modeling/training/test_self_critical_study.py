@@ -52,9 +52,9 @@ def options(tmp_path, data):
 
 def test_the_study_runs_scores_and_goes_on(tmp_path, data, small, capsys):
     assert study.run(options(tmp_path, data)) == 0
-    assert small == [*STAGES, *study.STAGES, study.CONTROL, "rouge_l", "wms"]
+    assert small == [*STAGES, *study.STAGES, study.CONTROL, "rouge_l", "wms", study.OPPOSITE]
     stored = json.loads((tmp_path / "out" / "study.json").read_text())
-    assert list(stored["rows"]) == ["lead 3", study.START, study.CONTROL, "rouge_l", "wms"]
+    assert list(stored["rows"]) == ["lead 3", study.START, study.CONTROL, "rouge_l", "wms", study.OPPOSITE]
     assert set(stored["rows"]["wms"]) >= {f"against_{study.START}", f"against_{study.CONTROL}"}
     assert stored["factors"]["rouge_l"] == 1.0 == stored["factors"]["wms"]
     assert stored["seconds"]["rouge_l"]["sample"] > 0
@@ -62,7 +62,7 @@ def test_the_study_runs_scores_and_goes_on(tmp_path, data, small, capsys):
     assert "| mixed loss, ROUGE-L |" in table and "(34.39)" in table and "rouge|mode:google" in table
     capsys.readouterr()
     assert study.run(options(tmp_path, data)) == 0
-    assert len(small) == 7, "finished runs are not run again"
+    assert len(small) == 8, "finished runs are not run again"
 
 
 def test_a_start_can_be_given(tmp_path, data, small):
@@ -71,7 +71,7 @@ def test_a_start_can_be_given(tmp_path, data, small):
     apeso.train_start(tmp_path / "before", data, steps, tuple(TINY), last="passages")
     given.start = str(tmp_path / "before" / "passages" / "hub")
     assert study.run(given) == 0
-    assert small == [*STAGES, study.CONTROL, "rouge_l", "wms"], "the start was trained again"
+    assert small == [*STAGES, study.CONTROL, "rouge_l", "wms", study.OPPOSITE], "the start was trained again"
     given.start = str(tmp_path / "before" / "sentences" / "hub")
     with pytest.raises(InputError, match=r"began with another start .* by --output"):
         study.run(given)
@@ -86,6 +86,9 @@ def test_every_run_differs_in_its_reward_alone(tmp_path):
     recipes = {cell.name: load_recipe(cell.recipe, cell.overrides).to_dict() for cell in cells}
     control = recipes.pop(study.CONTROL)
     assert control["self_critical"]["rewards"] == []
+    opposite = recipes.pop(study.OPPOSITE)
+    assert opposite["self_critical"].pop("reward_weights") == [-2.0]
+    assert opposite["self_critical"].items() <= recipes["rouge_l"]["self_critical"].items()
     for name, recipe in recipes.items():
         reward = study.REWARDS[name]
         assert recipe["self_critical"]["rewards"] == [reward.metric]
