@@ -51,9 +51,13 @@ class AdditiveAttention(nn.Module):
         keys: torch.Tensor,
         mask: torch.Tensor,
         attended: torch.Tensor | None = None,
+        room: torch.Tensor | None = None,
     ) -> torch.Tensor:
-        """Weights `[B, S]` of the projected states, which sum to one over those where `mask` is true."""
-        sums = self.query(query)[:, None] + keys
+        """Weights `[B, S]` of the projected states, which sum to one over those where `mask` is true.
+
+        `room` is memory of the size of the keys, for use without gradients: to get it anew for every token is slow.
+        """
+        sums = torch.add(self.query(query)[:, None], keys, out=room)
         if self.coverage is not None:
             sums += self.coverage(attended[..., None].to(sums.dtype))  # in place: it is large
         scores = self.score(sums.tanh_())[..., 0]
@@ -167,6 +171,7 @@ class PointerGeneratorCache:
         self.cell: torch.Tensor | None = None  # [L, B, H]
         self.feed: torch.Tensor | None = None  # [B, H], what the decoder put out last
         self.attended: torch.Tensor | None = None  # [B, S], attention of all tokens so far
+        self.room: torch.Tensor | None = None  # [B, S, H], see `AdditiveAttention`
         self.length = 0
 
     def start(self, encoder_outputs: PointerGeneratorEncoderOutput, attention: AdditiveAttention) -> None:
@@ -176,6 +181,7 @@ class PointerGeneratorCache:
         self.cell = encoder_outputs.initial_cell.transpose(0, 1)
         self.feed = torch.zeros_like(self.hidden[-1])
         self.attended = torch.zeros_like(at_least_float32(self.keys[..., 0]))
+        self.room = None if torch.is_grad_enabled() else torch.empty_like(self.keys)
 
     def get_seq_length(self, layer_idx: int = 0) -> int:
         return self.length
@@ -199,7 +205,7 @@ class DecoderStep(GradientCheckpointingLayer):
         self.dropout = nn.Dropout(config.dropout)
 
     # All by position: reentrant checkpointing gives tensors among the keyword arguments no gradient.
-    def forward(self, embedded, feed, hidden, cell, states, keys, mask, attended):
+    def forward(self, embedded, feed, hidden, cell, states, keys, mask, attended, room=None):
         below = torch.cat([embedded, feed], dim=-1)
         new_hidden, new_cell = [], []
         for layer, lstm_cell in enumerate(self.cells):
@@ -207,7 +213,7 @@ class DecoderStep(GradientCheckpointingLayer):
             new_hidden.append(h)
             new_cell.append(c)
             below = h
-        weights = self.attention(below, keys, mask, attended)
+        weights = self.attention(below, keys, mask, attended, room)
         context = torch.bmm(weights[:, None].to(states.dtype), states)[:, 0]
         output = self.dropout(self.output(torch.cat([context, below], dim=-1)))
         return output, torch.stack(new_hidden), torch.stack(new_cell), weights
@@ -241,6 +247,7 @@ class PointerGeneratorDecoder(nn.Module):
                 cache.keys,
                 mask,
                 cache.attended,
+                None if torch.is_grad_enabled() else cache.room,
             )
             cache.attended = cache.attended + weights
             outputs.append(cache.feed)
