@@ -32,6 +32,7 @@ from summarily.modeling.generation.shared_cross_attention import (
     SharedCrossAttention,
     SharedCrossAttentionCache,
 )
+from summarily.modeling.generation.shared_documents import SharedDocuments
 
 
 class EncoderSelfAttention(nn.Module):
@@ -192,9 +193,10 @@ class LongBartModel(BartModel):
         )
 
 
-class LongBartForConditionalGeneration(BartForConditionalGeneration):
+class LongBartForConditionalGeneration(SharedDocuments, BartForConditionalGeneration):
     """The summarizer. The loss is divided by `num_items_in_batch`, or by the number of labels."""
 
+    shared_cache = SharedCrossAttentionCache
     _supports_flash_attn = False
     _supports_flex_attn = False
     model_class: type[LongBartModel] = LongBartModel
@@ -250,17 +252,6 @@ class LongBartForConditionalGeneration(BartForConditionalGeneration):
             logits.float().flatten(0, -2), labels.flatten(), reduction="sum", label_smoothing=smoothing
         )
         return total / ((labels != -100).sum() if num_items_in_batch is None else num_items_in_batch)
-
-    def _expand_inputs_for_generation(self, expand_size=1, is_encoder_decoder=True, input_ids=None, **kwargs):
-        """Beams multiply the summaries only: the documents, and what the encoder made of them, stay as they are."""
-        if isinstance(kwargs.get("past_key_values"), SharedCrossAttentionCache | None):
-            kept = {name: kwargs.pop(name, None) for name in ("encoder_outputs", "attention_mask")}
-        else:
-            kept = {}
-        input_ids, kwargs = super()._expand_inputs_for_generation(
-            expand_size, is_encoder_decoder and not kept, input_ids, **kwargs
-        )
-        return input_ids, {**kwargs, **{name: value for name, value in kept.items() if value is not None}}
 
     def _prepare_cache_for_generation(self, generation_config, model_kwargs, mode, batch_size, max_length):
         """`generate` would make a cache that multiplies and moves cross-attention; make ours."""

@@ -218,7 +218,9 @@ def summary_beam_search(
             )
             if beta or gamma:
                 search.attend(_attention(outputs, attention_layer, model))
-            log_probabilities = torch.log_softmax(outputs.logits[:, -1].float(), dim=-1)
+            log_probabilities = outputs.logits[:, -1].float()
+            if not getattr(model, "logits_are_log_probabilities", False):
+                log_probabilities = torch.log_softmax(log_probabilities, dim=-1)
             moved = search.advance(logits_processor(search.rows(), log_probabilities), stopping_criteria)
             if search.over():
                 return search.output(generation_config)
@@ -307,13 +309,15 @@ class _Search:
         size = log_probabilities.shape[-1]
         if self.scores is not None:
             self.scores.append(log_probabilities)
-        candidates = log_probabilities.view(self.batch, self.beams, size) + self.running_log[..., None]
-        # The penalties of a step are the same for all of its tokens.
+        # Whatever the beams add is the same for all tokens of a beam: its best tokens are found without.
+        count = min(self.kept, size)
+        best, tokens = log_probabilities.topk(count)
+        candidates = best.view(self.batch, self.beams, count) + self.running_log[..., None]
         ranked = self.penalties.running(
             candidates, self.coverage_penalty[..., None], self.entity_penalty[..., None]
         )
-        rank, places = ranked.flatten(1).topk(min(self.kept, self.beams * size))
-        beam, token = places // size, places % size
+        rank, places = ranked.flatten(1).topk(min(self.kept, self.beams * count))
+        beam, token = places // count, tokens.view(self.batch, -1).gather(1, places)
         log = candidates.flatten(1).gather(1, places)
         sequences, history = _take(self.running, beam), _take(self.running_beams, beam)
         sequences[..., self.prompt + self.tokens] = token

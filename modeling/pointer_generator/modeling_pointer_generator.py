@@ -2,7 +2,8 @@
 
 From top to bottom: additive attention, encoder, decoder step and its cache, decoder, the body
 (`PointerGeneratorModel`), the head with copying, loss and generation (`PointerGeneratorForConditionalGeneration`).
-Shapes in comments: B examples, S source tokens, T summary tokens, H hidden, V vocabulary, L layers.
+Shapes in comments: B sources, R summaries (each source has as many, such as its beams, side by side), S source tokens,
+T summary tokens, H hidden, V vocabulary, L layers.
 """
 
 from dataclasses import dataclass
@@ -17,10 +18,13 @@ from transformers.modeling_layers import GradientCheckpointingLayer
 from transformers.modeling_outputs import Seq2SeqLMOutput, Seq2SeqModelOutput
 from transformers.utils.generic import ModelOutput, can_return_tuple
 
+from summarily.modeling.generation.shared_documents import SharedDocuments
 from summarily.modeling.pointer_generator.configuration_pointer_generator import PointerGeneratorConfig
 
 # Added to every probability before its logarithm: what can be neither written nor copied has none.
 LEAST_PROBABILITY = 1e-20
+# Values that a CPU core keeps close by: without gradients, attention is computed in pieces of this size.
+NEAR = 2**19
 
 
 def at_least_float32(values: torch.Tensor) -> torch.Tensor:
@@ -51,17 +55,47 @@ class AdditiveAttention(nn.Module):
         keys: torch.Tensor,
         mask: torch.Tensor,
         attended: torch.Tensor | None = None,
-        room: torch.Tensor | None = None,
     ) -> torch.Tensor:
-        """Weights `[B, S]` of the projected states, which sum to one over those where `mask` is true.
-
-        `room` is memory of the size of the keys, for use without gradients: to get it anew for every token is slow.
-        """
-        sums = torch.add(self.query(query)[:, None], keys, out=room)
+        """Weights `[R, S]` of the projected states `[B, S, H]`, which sum to one over those where `mask` is true."""
+        query = self.query(query).unflatten(0, (len(keys), -1))  # [B, R / B, H]
         if self.coverage is not None:
-            sums += self.coverage(attended[..., None].to(sums.dtype))  # in place: it is large
-        scores = self.score(sums.tanh_())[..., 0]
-        return torch.softmax(at_least_float32(scores).masked_fill(~mask, -torch.inf), dim=-1)
+            attended = attended.view(*query.shape[:2], -1).to(query.dtype)
+        if torch.is_grad_enabled() or keys.device.type != "cpu":
+            scores = self._scores(query, keys, attended)
+        else:
+            scores = self._scores_by_pieces(query, keys, attended)
+        scores = at_least_float32(scores).masked_fill(~mask[:, None], -torch.inf)
+        return torch.softmax(scores, dim=-1).flatten(0, 1)
+
+    def _scores(self, query: torch.Tensor, keys: torch.Tensor, attended: torch.Tensor | None) -> torch.Tensor:
+        sums = query[:, :, None] + keys[:, None]  # [B, R / B, S, H]
+        if self.coverage is not None:
+            sums += self.coverage(attended[..., None])  # in place: it is large
+        return self.score(sums.tanh_())[..., 0]
+
+    def _scores_by_pieces(
+        self, query: torch.Tensor, keys: torch.Tensor, attended: torch.Tensor | None
+    ) -> torch.Tensor:
+        """The same: all summaries of some sources, or some of one source, at a time."""
+        sources, summaries = query.shape[:2]
+        pieces = max(1, NEAR // keys[0].numel())
+        some, few = max(1, pieces // summaries), min(pieces, summaries)
+        scores = query.new_empty(sources, summaries, keys.shape[1])
+        for source in range(0, sources, some):
+            for summary in range(0, summaries, few):
+                piece = slice(source, source + some), slice(summary, summary + few)
+                seen = None if attended is None else attended[piece]
+                scores[piece] = self._scores(query[piece], keys[piece[0]], seen)
+        return scores
+
+
+def per_summary(values: torch.Tensor, summaries: int) -> torch.Tensor:
+    """What belongs to sources `[B, ...]`, repeated for each of their summaries `[R, ...]`."""
+    if summaries % len(values):
+        raise ValueError(
+            f"{summaries} summaries of {len(values)} sources; each must have as many as the others."
+        )
+    return values if len(values) == summaries else values.repeat_interleave(summaries // len(values), dim=0)
 
 
 class PointerGeneratorPreTrainedModel(PreTrainedModel):
@@ -158,7 +192,7 @@ class PointerGeneratorEncoder(PointerGeneratorPreTrainedModel):
 
 
 class PointerGeneratorCache:
-    """The state of a summary in the making, and the projection of its source, which is computed once.
+    """The state of every summary in the making, and the projection of its source, which is computed once.
 
     `keys` are the same for all beams of a source, so reordering beams moves only the state.
     """
@@ -167,21 +201,21 @@ class PointerGeneratorCache:
 
     def __init__(self):
         self.keys: torch.Tensor | None = None  # [B, S, H]
-        self.hidden: torch.Tensor | None = None  # [L, B, H]
-        self.cell: torch.Tensor | None = None  # [L, B, H]
-        self.feed: torch.Tensor | None = None  # [B, H], what the decoder put out last
-        self.attended: torch.Tensor | None = None  # [B, S], attention of all tokens so far
-        self.room: torch.Tensor | None = None  # [B, S, H], see `AdditiveAttention`
+        self.hidden: torch.Tensor | None = None  # [L, R, H]
+        self.cell: torch.Tensor | None = None  # [L, R, H]
+        self.feed: torch.Tensor | None = None  # [R, H], what the decoder put out last
+        self.attended: torch.Tensor | None = None  # [R, S], attention of all tokens so far
         self.length = 0
 
-    def start(self, encoder_outputs: PointerGeneratorEncoderOutput, attention: AdditiveAttention) -> None:
+    def start(
+        self, encoder_outputs: PointerGeneratorEncoderOutput, attention: AdditiveAttention, summaries: int
+    ) -> None:
         """Set the state before the first token."""
         self.keys = attention.project(encoder_outputs.last_hidden_state)
-        self.hidden = encoder_outputs.initial_hidden.transpose(0, 1)
-        self.cell = encoder_outputs.initial_cell.transpose(0, 1)
+        self.hidden = per_summary(encoder_outputs.initial_hidden, summaries).transpose(0, 1)
+        self.cell = per_summary(encoder_outputs.initial_cell, summaries).transpose(0, 1)
         self.feed = torch.zeros_like(self.hidden[-1])
-        self.attended = torch.zeros_like(at_least_float32(self.keys[..., 0]))
-        self.room = None if torch.is_grad_enabled() else torch.empty_like(self.keys)
+        self.attended = torch.zeros_like(per_summary(at_least_float32(self.keys[..., 0]), summaries))
 
     def get_seq_length(self, layer_idx: int = 0) -> int:
         return self.length
@@ -205,7 +239,7 @@ class DecoderStep(GradientCheckpointingLayer):
         self.dropout = nn.Dropout(config.dropout)
 
     # All by position: reentrant checkpointing gives tensors among the keyword arguments no gradient.
-    def forward(self, embedded, feed, hidden, cell, states, keys, mask, attended, room=None):
+    def forward(self, embedded, feed, hidden, cell, states, keys, mask, attended):
         below = torch.cat([embedded, feed], dim=-1)
         new_hidden, new_cell = [], []
         for layer, lstm_cell in enumerate(self.cells):
@@ -213,8 +247,8 @@ class DecoderStep(GradientCheckpointingLayer):
             new_hidden.append(h)
             new_cell.append(c)
             below = h
-        weights = self.attention(below, keys, mask, attended, room)
-        context = torch.bmm(weights[:, None].to(states.dtype), states)[:, 0]
+        weights = self.attention(below, keys, mask, attended)
+        context = torch.bmm(weights.unflatten(0, (len(states), -1)).to(states.dtype), states).flatten(0, 1)
         output = self.dropout(self.output(torch.cat([context, below], dim=-1)))
         return output, torch.stack(new_hidden), torch.stack(new_cell), weights
 
@@ -233,9 +267,9 @@ class PointerGeneratorDecoder(nn.Module):
         mask: torch.Tensor,
         cache: PointerGeneratorCache,
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Outputs `[B, T, H]` and attention `[B, T, S]` of the embedded tokens; the cache moves on."""
+        """Outputs `[R, T, H]` and attention `[R, T, S]` of the embedded tokens; the cache moves on."""
         if cache.keys is None:
-            cache.start(encoder_outputs, self.step.attention)
+            cache.start(encoder_outputs, self.step.attention, len(embedded))
         outputs, attentions = [], []
         for position in range(embedded.shape[1]):
             cache.feed, cache.hidden, cache.cell, weights = self.step(
@@ -247,7 +281,6 @@ class PointerGeneratorDecoder(nn.Module):
                 cache.keys,
                 mask,
                 cache.attended,
-                None if torch.is_grad_enabled() else cache.room,
             )
             cache.attended = cache.attended + weights
             outputs.append(cache.feed)
@@ -318,7 +351,9 @@ class PointerGeneratorModel(PointerGeneratorPreTrainedModel):
 # --- words ------------------------------------------------------------------------------------------------
 
 
-class PointerGeneratorForConditionalGeneration(PointerGeneratorPreTrainedModel, GenerationMixin):
+class PointerGeneratorForConditionalGeneration(
+    SharedDocuments, PointerGeneratorPreTrainedModel, GenerationMixin
+):
     """The summarizer. With p the probability to copy, a word w of the vocabulary or of the source has
 
         P(w) = (1 - p) P_vocabulary(w) + p sum of the attention to the places j of the source where x_j = w.
@@ -339,6 +374,8 @@ class PointerGeneratorForConditionalGeneration(PointerGeneratorPreTrainedModel, 
     """
 
     model_class = PointerGeneratorModel
+    shared_cache = PointerGeneratorCache
+    logits_are_log_probabilities = True
 
     def __init__(self, config: PointerGeneratorConfig):
         super().__init__(config)
@@ -381,7 +418,7 @@ class PointerGeneratorForConditionalGeneration(PointerGeneratorPreTrainedModel, 
             use_cache=use_cache,
         )
         attention = outputs.cross_attentions[0][:, 0]
-        source_ids = encoder_outputs["source_ids"]
+        source_ids = per_summary(encoder_outputs["source_ids"], len(attention))
         loss = logits = None
         if labels is not None:
             losses = self.token_losses(outputs.last_hidden_state, attention, source_ids, labels)
@@ -407,17 +444,22 @@ class PointerGeneratorForConditionalGeneration(PointerGeneratorPreTrainedModel, 
         return logits
 
     def log_probabilities(self, states, attention, source_ids) -> torch.Tensor:
-        """log P of every word `[B, T, V + unknown words]`."""
+        """log P of every word `[R, T, V + unknown words]`."""
         copy = torch.sigmoid(at_least_float32(self.copy_switch(states)))
-        written = (1 - copy) * torch.softmax(self._vocabulary_logits(states), dim=-1)
+        written = torch.softmax(self._vocabulary_logits(states), dim=-1)
         unknown = max(0, int(source_ids.max()) + 1 - self.config.vocab_size)
+        # In place where it can be: next to the words, a token's other work is small.
+        if torch.is_grad_enabled():
+            probabilities = F.pad(written * (1 - copy), (0, unknown))
+        else:
+            probabilities = written.new_empty(*written.shape[:-1], written.shape[-1] + unknown)
+            torch.mul(written, 1 - copy, out=probabilities[..., : written.shape[-1]])
+            probabilities[..., written.shape[-1] :] = 0
         places = source_ids[:, None].expand_as(attention)
-        probabilities = F.pad(written, (0, unknown)) if unknown else written
-        # In place: next to the words, a token's other work is small.
         return probabilities.scatter_add_(-1, places, copy * attention).add_(LEAST_PROBABILITY).log_()
 
     def token_losses(self, states, attention, source_ids, labels) -> torch.Tensor:
-        """-log P of every label `[B, T]`, 0 where it is -100; needs no distribution over the words."""
+        """-log P of every label `[R, T]`, 0 where it is -100; needs no distribution over the words."""
         size = self.config.vocab_size
         copy = torch.sigmoid(at_least_float32(self.copy_switch(states)))[..., 0]
         in_vocabulary = (labels >= 0) & (labels < size)
@@ -431,7 +473,7 @@ class PointerGeneratorForConditionalGeneration(PointerGeneratorPreTrainedModel, 
 
     @staticmethod
     def coverage_losses(attention: torch.Tensor) -> torch.Tensor:
-        """How much of the attention `[B, T, S]` of every token goes where it has been before `[B, T]`."""
+        """How much of the attention `[R, T, S]` of every token goes where it has been before `[R, T]`."""
         before = attention.cumsum(1) - attention
         return torch.minimum(attention, before).sum(-1)
 

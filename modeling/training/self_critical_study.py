@@ -81,16 +81,18 @@ def train(
     scale: float = 1.0,
 ) -> None:
     """The start, unless one is given, then a run for each reward; finished ones are not run again."""
-    from summarily.modeling.apeso import study as apeso
+    from summarily.modeling.pointer_generator import learning_to_copy
+    from summarily.modeling.pointer_generator.news import prepare_pairs
 
-    apeso.prepare_pairs(folder / "data", data)
+    prepare_pairs(folder / "data", data)
     if start is None:
-        stages = {stage: max(1, round(scale * count)) for stage, count in apeso.STEPS.items()}
-        model = apeso.train_start(folder, data, stages, tuple(overrides), jobs, last="passages")
+        model = learning_to_copy.train_start(folder, data, scale, tuple(overrides), jobs, last="passages")
         for name, (count, settings) in STAGES.items():
-            count = max(1, round(scale * count))
+            count = learning_to_copy.scaled(count, scale)
             every = f"training.evaluate_every={max(1, count // 3)}"
-            stage = apeso.cell(name, model, count, every, *apeso.GLANCE, *settings, *overrides)
+            stage = learning_to_copy.cell(
+                name, model, count, every, *learning_to_copy.GLANCE, *settings, *overrides
+            )
             run_cells([stage], folder, str(folder / "data"), jobs)
             model = folder / name / "hub"
         start = model
@@ -252,7 +254,7 @@ def score_study(
     """
     import summarily
     from summarily.metrics.resampling import holm, paired_test
-    from summarily.modeling.apeso.study import first_sentences
+    from summarily.modeling.pointer_generator.news import first_sentences
 
     systems = {"lead 3": [first_sentences(text) for text in sources], **summaries}
     cards = {

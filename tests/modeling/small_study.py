@@ -6,7 +6,8 @@ import gzip
 import json
 from pathlib import Path
 
-from summarily.modeling.apeso import study as apeso
+from summarily.modeling.pointer_generator import learning_to_copy
+from summarily.modeling.pointer_generator.news import ALL_NEWS
 from summarily.modeling.training.building import build_model
 from summarily.modeling.training.corpora import load_corpus, texts
 from summarily.modeling.training.recipe import load_recipe
@@ -48,7 +49,7 @@ def write_news(folder: Path) -> str:
 
 def blank(folder: Path, data: Path) -> Path:
     """A tiny model without word vectors."""
-    recipe = load_recipe(apeso.RECIPE, [*SIZES, f"data.files.all={apeso.ALL_NEWS}"])
+    recipe = load_recipe(learning_to_copy.RECIPE, [*SIZES, f"data.files.all={ALL_NEWS}"])
     tokenizer = train_tokenizer(texts(load_corpus(recipe.data, data)["train"]), recipe.tokenizer)
     build_model(recipe, tokenizer).save_pretrained(folder)
     tokenizer.save_pretrained(folder)
@@ -67,5 +68,5 @@ def run_here(monkeypatch, *studies) -> list[str]:
 
     for study in studies:
         monkeypatch.setattr(study, "run_cells", in_this_process)
-    monkeypatch.setattr(apeso, "make_blank", blank)
+    monkeypatch.setattr(learning_to_copy, "make_blank", blank)
     return started

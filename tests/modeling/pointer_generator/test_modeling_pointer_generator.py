@@ -13,6 +13,7 @@ from summarily.modeling import (
     PointerGeneratorForConditionalGeneration,
     PointerGeneratorModel,
 )
+from summarily.modeling.pointer_generator import modeling_pointer_generator
 from summarily.modeling.pointer_generator.modeling_pointer_generator import PointerGeneratorCache
 from tests.modeling.common import (
     Seq2SeqModelChecks,
@@ -239,6 +240,42 @@ def test_the_source_is_projected_once_per_summary(model):
     model.model.decoder.step.attention.key.register_forward_hook(lambda *_: calls.append(1))
     model.generate(torch.tensor([[5, 20, 9]]), num_beams=3, max_new_tokens=6, min_new_tokens=6)
     assert len(calls) == 1
+
+
+def test_summaries_share_their_source(model):
+    """Several rows of a source read what the encoder made of it once, with gradients and without."""
+    batch = copy_batch()
+    rows = torch.randint(3, 20, (6, 4), generator=torch.Generator().manual_seed(0))
+    for mode in (torch.no_grad, torch.enable_grad):
+        with mode():
+            encoded = model.model.encoder(batch["input_ids"], batch["attention_mask"])
+            repeated = {name: value.repeat_interleave(2, 0) for name, value in encoded.items()}
+            mask = batch["attention_mask"]
+            shared = model(encoder_outputs=encoded, attention_mask=mask, decoder_input_ids=rows).logits
+            apart = model(
+                encoder_outputs=type(encoded)(**repeated),
+                attention_mask=mask.repeat_interleave(2, 0),
+                decoder_input_ids=rows,
+            ).logits
+        torch.testing.assert_close(shared, apart, rtol=0, atol=1e-5)
+    with pytest.raises(ValueError, match="4 summaries of 3 sources"):
+        model(encoder_outputs=encoded, attention_mask=mask, decoder_input_ids=rows[:4])
+
+
+@pytest.mark.parametrize("near", [1, 200, 500, 10_000])
+def test_attention_in_pieces_is_that_of_the_whole(model, monkeypatch, near):
+    attention = model.model.decoder.step.attention
+    size, generator = model.config.hidden_size, torch.Generator().manual_seed(0)
+    query = torch.randn(6, size, generator=generator)
+    keys, attended = torch.randn(3, 7, size, generator=generator), torch.rand(6, 7, generator=generator)
+    mask = torch.ones(3, 7, dtype=torch.bool)
+    mask[1, 4:] = False
+    whole = attention(query, keys, mask, attended)  # with gradients it is not cut
+    monkeypatch.setattr(modeling_pointer_generator, "NEAR", near)
+    with torch.no_grad():
+        pieces = attention(query, keys, mask, attended)
+    torch.testing.assert_close(pieces, whole, rtol=0, atol=1e-6)
+    assert pieces.shape == (6, 7) and (pieces[2:4, 4:] == 0).all()
 
 
 def test_attention_of_every_step_is_returned_by_generate(model):

@@ -6,7 +6,7 @@ import json
 import pytest
 
 from summarily.metrics.base import InputError
-from summarily.modeling.apeso import study as apeso
+from summarily.modeling.pointer_generator import learning_to_copy
 from summarily.modeling.training import self_critical_study as study
 from summarily.modeling.training.recipe import load_recipe
 from tests.modeling.small_study import SETTINGS, run_here, write_news
@@ -28,7 +28,7 @@ def small(monkeypatch):
     monkeypatch.setattr(study, "METRICS", ("rouge",))
     monkeypatch.setattr(study, "COLUMNS", {"rouge1": "R-1", "rougeL": "R-L"})
     monkeypatch.setattr(study, "PAPER", {"rouge_l": (37.46, 34.39)})
-    return run_here(monkeypatch, study, apeso)
+    return run_here(monkeypatch, study, learning_to_copy)
 
 
 def options(tmp_path, data):
@@ -67,8 +67,7 @@ def test_the_study_runs_scores_and_goes_on(tmp_path, data, small, capsys):
 
 def test_a_start_can_be_given(tmp_path, data, small):
     given = options(tmp_path, data)
-    steps = dict.fromkeys(apeso.STEPS, 1)
-    apeso.train_start(tmp_path / "before", data, steps, tuple(TINY), last="passages")
+    learning_to_copy.train_start(tmp_path / "before", data, 1e-9, tuple(TINY), last="passages")
     given.start = str(tmp_path / "before" / "passages" / "hub")
     assert study.run(given) == 0
     assert small == [*STAGES, study.CONTROL, "rouge_l", "wms", study.OPPOSITE], "the start was trained again"
