@@ -51,6 +51,7 @@ class ApesoEncoder(PointerGeneratorEncoder):
     """The BiLSTM with the entity layer on top."""
 
     config_class = ApesoConfig
+    output_class = ApesoEncoderOutput
 
     def __init__(self, config: ApesoConfig):
         super().__init__(config)
@@ -134,7 +135,7 @@ class ApesoForConditionalGeneration(PointerGeneratorForConditionalGeneration):
     def summed_loss(self, losses, labels, encoder_outputs, attention_mask, entity_labels=None, **kwargs):
         if entity_labels is None:
             return losses.sum()
-        logits = encoder_outputs["entity_logits"]
+        logits = encoder_outputs.entity_logits
         mask = torch.ones_like(logits) if attention_mask is None else attention_mask.to(logits.dtype)
         gold = entity_labels.to(logits.dtype)
         entropies = F.binary_cross_entropy_with_logits(logits, gold, reduction="none")

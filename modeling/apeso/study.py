@@ -301,7 +301,7 @@ def score_study(
         name: summarily.score(texts, references, sources, metrics=metrics, confidence=0.95, progress=False)
         for name, texts in systems.items()
     }
-    result: dict[str, Any] = {"examples": len(rows), "delta": DELTA, "rows": {}, "tests": {}}
+    result: dict[str, Any] = {"examples": len(rows), "rows": {}, "tests": {}}
     for name, card in cards.items():
         means = {**card["rouge"].mean, **card["apes"].mean}
         low, high = card["apes"].interval["apes"][:2]
@@ -321,6 +321,7 @@ def score_study(
             for metric, key in (("apes", "apes"), ("apes", "apes_salient_entities"), ("rouge", "rouge1"))
         }
     result |= {"penalties": penalties, "entities": measure_entities(folder, overrides)}
+    result["delta"] = load_run(folder, "apeso")[0].config.delta
     result["questions"] = cards["baseline"]["apes"].counts["questions"]
     result["signatures"] = [str(score.signature) for score in cards["baseline"].values()]
     result["runs"] = {

@@ -308,7 +308,7 @@ class _Search:
         """Write one more token; returns the beam that each unfinished summary goes on from, as a row of the batch."""
         size = log_probabilities.shape[-1]
         if self.scores is not None:
-            self.scores.append(log_probabilities)
+            self.scores.append(log_probabilities.clone())  # not a view of all logits
         # Whatever the beams add is the same for all tokens of a beam: its best tokens are found without.
         count = min(self.kept, size)
         best, tokens = log_probabilities.topk(count)

@@ -99,10 +99,10 @@ def scaled(steps: int, scale: float) -> int:
     return max(1, round(scale * steps))
 
 
-def cell(name: str, model: Path, steps: int, *overrides: str) -> Cell:
+def cell(name: str, model: Path, steps: int, *overrides: str, recipe: str = RECIPE) -> Cell:
     """A run that goes on from the model in a folder."""
     here = (f"model.name={model}", "model.config={}", "tokenizer.kind=pretrained")
-    return Cell(name, RECIPE, (*here, f"training.max_steps={steps}", *overrides))
+    return Cell(name, recipe, (*here, f"training.max_steps={steps}", *overrides))
 
 
 def train_start(

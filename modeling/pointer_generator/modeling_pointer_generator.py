@@ -119,7 +119,7 @@ class PointerGeneratorPreTrainedModel(PreTrainedModel):
 
 @dataclass
 class PointerGeneratorEncoderOutput(ModelOutput):
-    """What the decoder needs of a source; every tensor has the examples first, so that beams can repeat it.
+    """What the decoder needs of a source; every tensor has the examples first.
 
     Args:
         last_hidden_state: `[B, S, H]`.
@@ -135,6 +135,8 @@ class PointerGeneratorEncoderOutput(ModelOutput):
 
 class PointerGeneratorEncoder(PointerGeneratorPreTrainedModel):
     """A BiLSTM, and the bridge from its last states to the decoder's first."""
+
+    output_class = PointerGeneratorEncoderOutput
 
     def __init__(self, config: PointerGeneratorConfig):
         super().__init__(config)
@@ -310,6 +312,16 @@ class PointerGeneratorModel(PointerGeneratorPreTrainedModel):
         self.decoder = PointerGeneratorDecoder(config)
         self.post_init()
 
+    def encode(
+        self, input_ids, attention_mask, encoder_outputs: ModelOutput | tuple | None
+    ) -> PointerGeneratorEncoderOutput:
+        """What the encoder makes of the sources, or what it has made of them already."""
+        if encoder_outputs is None:
+            return self.encoder(input_ids, attention_mask)
+        if isinstance(encoder_outputs, ModelOutput):
+            return encoder_outputs
+        return self.encoder.output_class(*encoder_outputs)
+
     def get_input_embeddings(self):
         return self.encoder.embed_tokens
 
@@ -328,12 +340,14 @@ class PointerGeneratorModel(PointerGeneratorPreTrainedModel):
         output_attentions=None,
         **kwargs,
     ) -> Seq2SeqModelOutput:
-        if encoder_outputs is None:
-            encoder_outputs = self.encoder(input_ids, attention_mask)
-        elif not isinstance(encoder_outputs, PointerGeneratorEncoderOutput):
-            encoder_outputs = PointerGeneratorEncoderOutput(*encoder_outputs)
+        encoder_outputs = self.encode(input_ids, attention_mask, encoder_outputs)
         source_ids = encoder_outputs.source_ids
         mask = torch.ones_like(source_ids) if attention_mask is None else attention_mask
+        if mask.shape != source_ids.shape:
+            raise ValueError(
+                f"attention_mask has shape {tuple(mask.shape)}, but the sources have {tuple(source_ids.shape)}; "
+                "what belongs to a source is given once, however many summaries it has."
+            )
         cache = (
             past_key_values if isinstance(past_key_values, PointerGeneratorCache) else PointerGeneratorCache()
         )
@@ -408,8 +422,7 @@ class PointerGeneratorForConditionalGeneration(
             use_cache = False
             if decoder_input_ids is None:
                 decoder_input_ids = self.prepare_decoder_input_ids_from_labels(labels)
-        if encoder_outputs is None:
-            encoder_outputs = self.model.encoder(input_ids, attention_mask)
+        encoder_outputs = self.model.encode(input_ids, attention_mask, encoder_outputs)
         outputs = self.model(
             attention_mask=attention_mask,
             decoder_input_ids=decoder_input_ids,
@@ -418,7 +431,7 @@ class PointerGeneratorForConditionalGeneration(
             use_cache=use_cache,
         )
         attention = outputs.cross_attentions[0][:, 0]
-        source_ids = per_summary(encoder_outputs["source_ids"], len(attention))
+        source_ids = per_summary(encoder_outputs.source_ids, len(attention))
         loss = logits = None
         if labels is not None:
             losses = self.token_losses(outputs.last_hidden_state, attention, source_ids, labels)

@@ -17,7 +17,7 @@ HIGHLIGHTS, ALL_NEWS = "highlights.jsonl.gz", "all_news.jsonl.gz"
 SENTENCES, PASSAGES, LEADS = "sentences.jsonl.gz", "passages.jsonl.gz", "leads.jsonl.gz"
 SHORT = "short_passages.jsonl.gz"
 OPENINGS = {"opening": 170, "short_opening": 58}
-"""What is learned from an article, and of how many words: for this study, and for that of rewards."""
+"""What is learned from an article, and of how many words: for the study of APESO, and for that of rewards."""
 VALIDATION = 7
 """Of every 100 training articles, those that choose the best step; the readers' own held-out ones are the test."""
 

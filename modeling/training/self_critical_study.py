@@ -17,6 +17,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from summarily.metrics.base import InputError
+from summarily.modeling.pointer_generator.learning_to_copy import GLANCE, cell, scaled, train_start
+from summarily.modeling.pointer_generator.news import first_sentences, prepare_pairs
 from summarily.modeling.training.study import Cell, run_cells
 
 
@@ -81,18 +83,13 @@ def train(
     scale: float = 1.0,
 ) -> None:
     """The start, unless one is given, then a run for each reward; finished ones are not run again."""
-    from summarily.modeling.pointer_generator import learning_to_copy
-    from summarily.modeling.pointer_generator.news import prepare_pairs
-
     prepare_pairs(folder / "data", data)
     if start is None:
-        model = learning_to_copy.train_start(folder, data, scale, tuple(overrides), jobs, last="passages")
+        model = train_start(folder, data, scale, tuple(overrides), jobs, last="passages")
         for name, (count, settings) in STAGES.items():
-            count = learning_to_copy.scaled(count, scale)
+            count = scaled(count, scale)
             every = f"training.evaluate_every={max(1, count // 3)}"
-            stage = learning_to_copy.cell(
-                name, model, count, every, *learning_to_copy.GLANCE, *settings, *overrides
-            )
+            stage = cell(name, model, count, every, *GLANCE, *settings, *overrides)
             run_cells([stage], folder, str(folder / "data"), jobs)
             model = folder / name / "hub"
         start = model
@@ -147,12 +144,6 @@ def measure_factors(folder: Path, overrides: Sequence[str] = (), articles: int =
     return json.loads(path.read_text())
 
 
-def cell(name: str, model: Path, steps: int, *overrides: str) -> Cell:
-    """A run that goes on from the model in a folder."""
-    start = (f"model.name={model}", "model.config={}", "tokenizer.kind=pretrained")
-    return Cell(name, RECIPE, (*start, f"training.max_steps={steps}", *overrides))
-
-
 def make_cells(
     start: Path, factors: Mapping[str, float], steps: int, rate: float, overrides: Sequence[str] = ()
 ) -> list[Cell]:
@@ -168,7 +159,7 @@ def make_cells(
         "training.checkpoint_every=10",
         *overrides,
     )
-    cells = [cell(CONTROL, start, steps, *common)]
+    cells = [cell(CONTROL, start, steps, *common, recipe=RECIPE)]
     # With the sign turned, a reward must not be raised; otherwise it would not be the reward that was learned.
     signs = {**{name: (name, 1) for name in REWARDS}, OPPOSITE: ("rouge_l", -1)}
     for name, (kind, sign) in signs.items():
@@ -184,7 +175,7 @@ def make_cells(
             f'evaluation.metrics=["{reward.metric}"]',
             f"evaluation.select={reward.score}",  # the highest reward on held-out data, as in the paper
         )
-        cells.append(cell(name, start, steps, *common, *own))
+        cells.append(cell(name, start, steps, *common, *own, recipe=RECIPE))
     return cells
 
 
@@ -254,7 +245,6 @@ def score_study(
     """
     import summarily
     from summarily.metrics.resampling import holm, paired_test
-    from summarily.modeling.pointer_generator.news import first_sentences
 
     systems = {"lead 3": [first_sentences(text) for text in sources], **summaries}
     cards = {

@@ -260,6 +260,10 @@ def test_summaries_share_their_source(model):
         torch.testing.assert_close(shared, apart, rtol=0, atol=1e-5)
     with pytest.raises(ValueError, match="4 summaries of 3 sources"):
         model(encoder_outputs=encoded, attention_mask=mask, decoder_input_ids=rows[:4])
+    with pytest.raises(ValueError, match="given once, however many summaries"):
+        model(encoder_outputs=encoded, attention_mask=mask.repeat_interleave(2, 0), decoder_input_ids=rows)
+    as_tuple = model(encoder_outputs=encoded.to_tuple(), attention_mask=mask, decoder_input_ids=rows).logits
+    torch.testing.assert_close(as_tuple, shared)
 
 
 @pytest.mark.parametrize("near", [1, 200, 500, 10_000])
