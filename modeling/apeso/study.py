@@ -1,9 +1,10 @@
 """Does the entity layer help? Tables 3 and 4 of Eyal et al. (2019) at the scale of two CPU cores.
 
 From a pointer-generator that has learned to copy (`learning_to_copy`) one run goes on with the openings of CNN/DailyMail
-articles, as it is (the baseline), and another with the entity layer (APESO), with the same number of steps on the same
-batches. The penalties of the search are chosen on validation articles. All summaries of held-out articles are scored
-by APES and ROUGE, beside the first three sentences, the references, and the references with their words shuffled.
+articles, as it is (the baseline), and another with the entity layer (APESO), with the same numbers of steps on the same
+batches: first mostly for the entities, then mostly for the words. The penalties of the search are chosen on validation
+articles. All summaries of held-out articles are scored by APES and ROUGE, beside the first three sentences, the
+references, and the references with their words shuffled.
 
     summarily study apeso --data FOLDER
 """
@@ -25,11 +26,21 @@ from summarily.modeling.pointer_generator.news import first_sentences
 from summarily.modeling.training.study import run_cells
 
 APES = ("apes", "apes_entities", "apes_salient_entities")
-STEPS = 600
-"""Optimizer steps of both runs after the stages of copying; the paper's are 20 epochs and then 5."""
-DELTA = 0.998
-"""Of the joint loss; the paper's 0.01 is for many more steps. States that serve copying do not show what is salient: the
-encoder has to learn it, not the layer alone, and gradients of copying are much the larger ones."""
+
+
+class Phase(NamedTuple):
+    """Of both runs after the stages of copying; the paper's are 20 epochs and then 5."""
+
+    steps: int
+    rate: float
+    delta: float  # of the joint loss
+
+
+PHASES = {"": Phase(600, 6e-4, 0.998), "-settled": Phase(300, 3e-4, 0.9)}
+"""By what is added to the name of a run. The paper's delta is 0.01, for many more steps. States that serve copying do not
+show what is salient: the encoder has to learn it, not the layer alone, against much larger gradients of copying; that
+costs some copying, which the second phase brings back."""
+BASELINE, APESO = "baseline-settled", "apeso-settled"
 
 
 # --- models -----------------------------------------------------------------------------------------------
@@ -49,7 +60,7 @@ def add_entity_layer(baseline: Path, folder: Path) -> Path:
 
     torch.manual_seed(0)
     model = ApesoForConditionalGeneration.from_pointer_generator(
-        AutoModelForSeq2SeqLM.from_pretrained(baseline, dtype=torch.float32), delta=DELTA
+        AutoModelForSeq2SeqLM.from_pretrained(baseline, dtype=torch.float32), delta=PHASES[""].delta
     )
     tokenizer = AutoTokenizer.from_pretrained(baseline)
 
@@ -69,71 +80,90 @@ def train(
 ) -> None:
     """All stages, each starting from what the one before has left; finished ones are not run again."""
     start = train_start(folder, data, scale, overrides, jobs)
-    steps = scaled(STEPS, scale)
-    entities = add_entity_layer(start, folder / "apeso-start")
-    # The last step is kept: scores of greedy summaries say nothing about the entity layer.
-    common = (
-        "data.learned=opening",
-        "schedule.learning_rate=6e-4",
-        f"training.evaluate_every={steps}",
-    )
-    last = [
-        cell("baseline", start, steps, *common, *overrides),
-        cell("apeso", entities, steps, *common, "data.entities=true", *overrides),
-    ]
-    run_cells(last, folder, str(folder / "data"), jobs)
+    models = {"baseline": start, "apeso": add_entity_layer(start, folder / "apeso-start")}
+    entities = {"baseline": (), "apeso": ("data.entities=true",)}
+    for ending, phase in PHASES.items():
+        steps = scaled(phase.steps, scale)
+        # The last step is kept: scores of greedy summaries say nothing about the entity layer.
+        common = (
+            "data.learned=opening",
+            f"schedule.learning_rate={phase.rate}",
+            f"training.evaluate_every={steps}",
+        )
+        delta = (f"model.config.delta={phase.delta}",)
+        cells = [
+            cell(
+                name + ending,
+                model,
+                steps,
+                *common,
+                *entities[name],
+                *(delta if name == "apeso" else ()),
+                *overrides,
+            )
+            for name, model in models.items()
+        ]
+        run_cells(cells, folder, str(folder / "data"), jobs)
+        models = {name: folder / (name + ending) / "hub" for name in models}
 
 
 # --- summaries --------------------------------------------------------------------------------------------
 
 # Beams, least length, alpha and blocked trigrams as in the paper (its Section 5 and the released scripts).
 SEARCH = {"num_beams": 5, "min_new_tokens": 35, "max_new_tokens": 100, "alpha": 0.9, "block_ngram": 3}
-BETAS, GAMMAS = (0.5, 2.0, 10.0), (0.5, 2.0)
+BETAS, GAMMAS = (0.5, 2.0, 10.0), (0.5, 2.0, 5.0)
 """Of the paper's grid, what is tried on validation articles."""
 GAMMA = 0.5
-"""The paper's own; the strongest that is good on validation articles stands beside it."""
+"""The paper's own, of a model with other attention, beside the one that is chosen."""
 
 
 class System(NamedTuple):
-    """What writes summaries: a run, with which entity penalty (none, the paper's or the chosen), and what entities."""
+    """What writes summaries: a model, with which entity penalty (none, the paper's or the chosen), and what entities.
+
+    `longer` asks for as many words as APESO writes.
+    """
 
     run: str
     gamma: Literal["none", "paper", "chosen"] = "none"
     gold: bool = False
+    longer: bool = False
 
 
 SYSTEMS = {
-    "baseline": System("baseline"),
-    "APESO, no entity penalty": System("apeso"),
-    "APESO": System("apeso", "paper"),
-    "APESO, gold positions": System("apeso", "paper", gold=True),
-    "APESO, chosen gamma": System("apeso", "chosen"),
+    "baseline": System(BASELINE),
+    "APESO, no entity penalty": System(APESO),
+    "APESO, the paper's gamma": System(APESO, "paper"),
+    "APESO": System(APESO, "chosen"),
+    "APESO, gold positions": System(APESO, "chosen", gold=True),
+    "baseline, longer": System(BASELINE, longer=True),
 }
+COMPARED = [(name, "baseline") for name in SYSTEMS if name != "baseline"]
+COMPARED += [("APESO", "baseline, longer"), ("APESO, gold positions", "baseline, longer")]
 
 
 def choose_penalties(
     folder: Path, overrides: Sequence[str] = (), apes: Mapping[str, Any] | None = None
 ) -> dict[str, Any]:
-    """beta by the baseline's summaries of validation articles, then gamma by APESO's.
+    """beta and gamma of each model by its summaries of validation articles; the baseline has no gamma.
 
     What is raised is the sum of APES and ROUGE-1, both from 0 to 100; the paper chose by both as well.
     """
-    found: dict[str, Any] = {"points": {}}
-    for name, run in (("beta", "baseline"), ("gamma", "apeso")):
-        grid = [(beta, 0.0) for beta in BETAS] if name == "beta" else [(found["beta"], g) for g in GAMMAS]
+    found: dict[str, Any] = {}
+    for run, gammas in ((BASELINE, (0.0,)), (APESO, GAMMAS)):
         model, tokenizer = load_run(folder, run)
         rows = encoded_rows(folder, "validation", tokenizer, overrides)
         search = {**SEARCH, "exclude_ids": [tokenizer.convert_tokens_to_ids(".")]}
         metrics = {"rouge": {}, "apes": dict(apes or {})}
-        tuning = Tuning(model, tokenizer, rows, folder / "tuning" / name, metrics, search, tokens=20_000)
-        scores = tuning.run([Point(SEARCH["alpha"], beta, gamma) for beta, gamma in grid])
+        tuning = Tuning(model, tokenizer, rows, folder / "tuning" / run, metrics, search, tokens=20_000)
+        scores = tuning.run([Point(SEARCH["alpha"], beta, gamma) for beta in BETAS for gamma in gammas])
         worth = {point: means["apes"] + 100 * means["rouge1"] for point, means in scores.items()}
         best = max(sorted(worth), key=lambda point: worth[point])
-        found[name] = best.beta if name == "beta" else best.gamma
-        found["points"][name] = [
-            {name: getattr(point, name)} | {key: means[key] for key in ("apes", "rouge1", "words")}
+        points = [
+            {"beta": point.beta, "gamma": point.gamma}
+            | {key: means[key] for key in ("apes", "rouge1", "words")}
             for point, means in scores.items()
         ]
+        found[run] = {"beta": best.beta, "gamma": best.gamma, "points": points}
     return found
 
 
@@ -164,9 +194,13 @@ def write_summaries(
 
     summaries: dict[str, list[str]] = {}
     for name, system in SYSTEMS.items():
-        gamma = {"none": 0.0, "paper": GAMMA, "chosen": penalties["gamma"]}[system.gamma]
-        search = {"beta": penalties["beta"], "gamma": gamma}
-        parts = (*name.replace(",", "").split(), *(f"{key}-{value:g}" for key, value in search.items()))
+        chosen = penalties[system.run]
+        gamma = {"none": 0.0, "paper": GAMMA, "chosen": chosen["gamma"]}[system.gamma]
+        search = {"beta": chosen["beta"], "gamma": gamma}
+        if system.longer:
+            more = mean_words(summaries["APESO"]) / mean_words(summaries["baseline"])
+            search["min_new_tokens"] = round(more * SEARCH["min_new_tokens"])
+        parts = [system.run, *(f"{key}-{value:g}" for key, value in search.items()), *["gold"] * system.gold]
         path = folder / "summaries" / f"{'-'.join(parts)}.json"
         if not path.is_file():
             model, tokenizer = load_run(folder, system.run)
@@ -176,6 +210,16 @@ def write_summaries(
             write_atomically(path, json.dumps(texts, indent=0))
         summaries[name] = json.loads(path.read_text(encoding="utf-8"))
     return summaries
+
+
+def mean_words(texts: Sequence[str]) -> float:
+    """The mean length of texts.
+
+    Example:
+        >>> mean_words(["It snowed.", "It snowed in Oslo."])
+        3.0
+    """
+    return mean(len(text.split()) for text in texts)
 
 
 def summarize(
@@ -207,8 +251,7 @@ def summarize(
                 **({"gold_entities": entities} if gold else {}),
                 custom_generate=summary_beam_search,
                 exclude_ids=[tokenizer.convert_tokens_to_ids(".")],
-                **SEARCH,
-                **search,
+                **{**SEARCH, **search},
             )
         words = [row["unknown_words"] for row in batch]
         texts = tokenizer.batch_decode(ids, skip_special_tokens=True, unknown_words=words)
@@ -227,7 +270,7 @@ def measure_entities(folder: Path, overrides: Sequence[str] = (), batch_size: in
 
     from summarily.modeling.training.collators import SummaryCollator
 
-    model, tokenizer = load_run(folder, "apeso")
+    model, tokenizer = load_run(folder, APESO)
     rows = encoded_rows(folder, "test", tokenizer, overrides)
     collate = SummaryCollator(tokenizer.pad_token_id)
     values, gold = [], []
@@ -285,9 +328,7 @@ def score_study(
     sources, references = list(rows["source"]), list(rows["references"])
     gold = [texts[0] for texts in references]
     written = write_summaries(folder, penalties, overrides)
-    length = round(
-        mean(len(text.split()) for text in written["APESO"])
-    )  # longer summaries answer more questions
+    length = round(mean_words(written["APESO"]))  # longer summaries answer more questions
     systems = {
         "source": sources,
         "gold summaries": gold,
@@ -301,32 +342,31 @@ def score_study(
         name: summarily.score(texts, references, sources, metrics=metrics, confidence=0.95, progress=False)
         for name, texts in systems.items()
     }
-    result: dict[str, Any] = {"examples": len(rows), "rows": {}, "tests": {}}
+    result: dict[str, Any] = {"examples": len(rows), "rows": {}, "tests": []}
     for name, card in cards.items():
         means = {**card["rouge"].mean, **card["apes"].mean}
         low, high = card["apes"].interval["apes"][:2]
-        words = mean(len(text.split()) for text in systems[name])
         result["rows"][name] = {
             **{key: means[key] for key in (*ROUGE, *APES)},
             "apes_interval": [low, high],
-            "words": words,
+            "words": mean_words(systems[name]),
         }
-    for name in (name for name in SYSTEMS if name != "baseline"):
-        result["tests"][name] = {
+    for name, other in COMPARED:
+        tests = {
             key: paired_test(
                 cards[name][metric].per_example[key],
-                cards["baseline"][metric].per_example[key],
+                cards[other][metric].per_example[key],
                 weights=cards[name][metric].weights if key == "apes" else None,
             )._asdict()
             for metric, key in (("apes", "apes"), ("apes", "apes_salient_entities"), ("rouge", "rouge1"))
         }
+        result["tests"].append({"system": name, "other": other, **tests})
     result |= {"penalties": penalties, "entities": measure_entities(folder, overrides)}
-    result["delta"] = load_run(folder, "apeso")[0].config.delta
+    runs = [name + ending for ending in PHASES for name in ("baseline", "apeso")]
+    result["deltas"] = [load_run(folder, run)[0].config.delta for run in runs if run.startswith("apeso")]
     result["questions"] = cards["baseline"]["apes"].counts["questions"]
     result["signatures"] = [str(score.signature) for score in cards["baseline"].values()]
-    result["runs"] = {
-        run: json.loads((folder / run / "result.json").read_text()) for run in (*STAGES, "baseline", "apeso")
-    }
+    result["runs"] = {run: json.loads((folder / run / "result.json").read_text()) for run in (*STAGES, *runs)}
     return result
 
 
