@@ -289,7 +289,7 @@ def score_study(
             "p": corrected[name, other],
         }
     signatures = [str(score.signature) for score in next(iter(cards.values())).values()]
-    return {"examples": len(sources), "rows": rows, "signatures": signatures}
+    return {"rows": rows, "signatures": signatures}
 
 
 def step_times(folder: Path) -> dict[str, dict[str, float]]:
@@ -347,7 +347,7 @@ def markdown(study: Mapping[str, Any]) -> str:
         "# Learning from rewards",
         "",
         f"Written by `summarily study self-critical --steps {study['steps']} --rate {study['rate']:g} --beams "
-        f"{study['beams']}`, which goes on with each reward from a pointer-generator of {study['parameters'] / 1e6:.2f} "
+        f"{' '.join(study['searches'])}`, which goes on with each reward from a pointer-generator of {study['parameters'] / 1e6:.2f} "
         "million parameters that learned with cross entropy to copy the first sentence of a passage, sometimes the first two "
         "(the stages `sentences` and `passages` of `summarily study apeso`, then `short` and `first`). Sources are cut to their first 75 "
         "tokens; rewards and scores are against the highlights, and what cross entropy goes on to learn are as many of the "
@@ -363,13 +363,27 @@ def markdown(study: Mapping[str, Any]) -> str:
         "metric, and is sure of what it copies. So this shows that each reward is learned, not that learning from rewards "
         "makes the best summarizer of this size: cross entropy, continued, and the first sentences stand beside it.",
         "",
-        f"Scores of {study['examples']} held-out articles, times 100; in brackets the paper's, of a larger model on all "
-        "of CNN/DailyMail with other word vectors.",
+        f"All scores are of {study['examples']} held-out articles, times 100; in brackets the paper's, of a larger model on "
+        "all of CNN/DailyMail with other word vectors. Tests are of each run on its own reward: mean of the differences, 95% "
+        "interval, two-sided paired permutation test corrected by Holm over the four rewards. Their last line is a "
+        "control with the sign of its reward turned, whose best evaluation was chosen by ROUGE-L all the same.",
+        "",
+    ]
+    for beams, scored in study["searches"].items():
+        lines += [*_search_tables(int(beams), scored["rows"]), ""]
+    lines += ["## Training", "", *_learning_table(study), "", *_time_table(study), ""]
+    return "\n".join([*lines, *(f"`{signature}`  " for signature in study["signatures"])])
+
+
+def _search_tables(beams: int, rows: Mapping[str, Any]) -> list[str]:
+    greedy = "Greedy summaries: what rewards are given to, and what the best evaluation was chosen by"
+    lines = [
+        f"## {greedy if beams == 1 else f'Summaries by {beams} beams'}",
         "",
         f"| training | {' | '.join(COLUMNS.values())} | words |",
         "|---|" + "---|" * (len(COLUMNS) + 1),
     ]
-    for name, row in study["rows"].items():
+    for name, row in rows.items():
         theirs = PAPER.get(name, (None,) * len(COLUMNS))
         cells = [
             f"{100 * row['scores'][key]:.2f}" + ("" if paper is None else f" ({paper:.2f})")
@@ -378,24 +392,19 @@ def markdown(study: Mapping[str, Any]) -> str:
         lines.append(f"| {title(name)} | {' | '.join(cells)} | {row['words']:.1f} |")
     lines += [
         "",
-        "Each run on its own reward, times 100: mean of the differences, 95% interval, two-sided paired permutation "
-        "test corrected by Holm over the four rewards. The last line is a control with the sign of its reward turned, whose "
-        "best evaluation was chosen by ROUGE-L all the same.",
-        "",
         "| reward | over the start | p | over cross entropy, continued | p |",
         "|---|---|---|---|---|",
     ]
     for name in (*REWARDS, OPPOSITE):
         cells = []
         for other in (START, CONTROL):
-            test = study["rows"][name][f"against_{other}"]
+            test = rows[name][f"against_{other}"]
             cells += [
                 f"{100 * test['difference']:+.2f} ({100 * test['low']:.2f} to {100 * test['high']:.2f})",
                 f"{test['p']:.4f}",
             ]
         lines.append(f"| {title(name).removeprefix('mixed loss, ')} | {' | '.join(cells)} |")
-    lines += ["", *_learning_table(study), "", *_time_table(study), ""]
-    return "\n".join([*lines, *(f"`{signature}`  " for signature in study["signatures"])])
+    return lines
 
 
 def _learning_table(study: Mapping[str, Any]) -> list[str]:
@@ -451,7 +460,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--rate", type=float, default=5e-5, help="learning rate of every run (default: %(default)s)"
     )
     parser.add_argument(
-        "--beams", type=int, default=5, help="beams of the summaries that are scored (default: %(default)s)"
+        "--beams",
+        type=int,
+        nargs="+",
+        default=[1, 5],
+        metavar="N",
+        help="of the summaries that are scored; tables for each number (default: 1, greedily, and 5)",
     )
     parser.add_argument("--jobs", type=int, default=1, help="runs at a time (default: %(default)s)")
     parser.add_argument(
@@ -462,7 +476,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _settings(folder: Path, options: argparse.Namespace) -> dict[str, Any]:
-    chosen = {name: getattr(options, name) for name in ("steps", "rate", "beams")}
+    chosen = {name: getattr(options, name) for name in ("steps", "rate")}
     return chosen | {"parameters": json.loads((folder / CONTROL / "result.json").read_text())["parameters"]}
 
 
@@ -474,8 +488,14 @@ def run(options: argparse.Namespace) -> int:
     start = Path(options.start).resolve() if options.start else None
     train(folder, options.data, start, options.steps, options.rate, options.set, options.jobs, options.scale)
     rows = _rows(folder, "test", options.set)
-    summaries = write_summaries(folder, options.beams, options.set)
-    study = score_study(summaries, list(rows["references"]), list(rows["source"]))
+    searches = {
+        str(beams): score_study(
+            write_summaries(folder, beams, options.set), list(rows["references"]), list(rows["source"])
+        )
+        for beams in options.beams
+    }
+    study: dict[str, Any] = {"examples": len(rows), "searches": searches}
+    study["signatures"] = next(iter(searches.values())).pop("signatures")
     study |= {"seconds": step_times(folder), "learning": learning(folder)}
     study |= {"factors": measure_factors(folder, options.set), **_settings(folder, options)}
     write_atomically(folder / "study.json", json.dumps(study, indent=1))

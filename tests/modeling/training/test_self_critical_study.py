@@ -41,6 +41,7 @@ def options(tmp_path, data):
         "--steps",
         "4",
         "--beams",
+        "1",
         "2",
         "--output",
         str(tmp_path / "out"),
@@ -54,11 +55,15 @@ def test_the_study_runs_scores_and_goes_on(tmp_path, data, small, capsys):
     assert study.run(options(tmp_path, data)) == 0
     assert small == [*STAGES, *study.STAGES, study.CONTROL, "rouge_l", "wms", study.OPPOSITE]
     stored = json.loads((tmp_path / "out" / "study.json").read_text())
-    assert list(stored["rows"]) == ["lead 3", study.START, study.CONTROL, "rouge_l", "wms", study.OPPOSITE]
-    assert set(stored["rows"]["wms"]) >= {f"against_{study.START}", f"against_{study.CONTROL}"}
+    assert list(stored["searches"]) == ["1", "2"]
+    for search in stored["searches"].values():
+        rows = search["rows"]
+        assert list(rows) == ["lead 3", study.START, study.CONTROL, "rouge_l", "wms", study.OPPOSITE]
+        assert set(rows["wms"]) >= {f"against_{study.START}", f"against_{study.CONTROL}"}
     assert stored["factors"]["rouge_l"] == 1.0 == stored["factors"]["wms"]
     assert stored["seconds"]["rouge_l"]["sample"] > 0
     table = (tmp_path / "out" / "study.md").read_text()
+    assert "## Greedy summaries" in table and "## Summaries by 2 beams" in table
     assert "| mixed loss, ROUGE-L |" in table and "(34.39)" in table and "rouge|mode:google" in table
     capsys.readouterr()
     assert study.run(options(tmp_path, data)) == 0
