@@ -16,7 +16,7 @@ import json
 import random
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from statistics import mean
+from statistics import fmean
 from typing import Any, Literal, NamedTuple
 
 from summarily.modeling.apeso.study_report import ROUGE, document
@@ -219,7 +219,7 @@ def mean_words(texts: Sequence[str]) -> float:
         >>> mean_words(["It snowed.", "It snowed in Oslo."])
         3.0
     """
-    return mean(len(text.split()) for text in texts)
+    return fmean(len(text.split()) for text in texts)
 
 
 def summarize(
