@@ -2,9 +2,9 @@
 
 From a pointer-generator that has learned to copy (`learning_to_copy`) one run goes on with the openings of CNN/DailyMail
 articles, as it is (the baseline), and another with the entity layer (APESO), with the same numbers of steps on the same
-batches: first mostly for the entities, then mostly for the words. The penalties of the search are chosen on validation
-articles. All summaries of held-out articles are scored by APES and ROUGE, beside the first three sentences, the
-references, and the references with their words shuffled.
+batches: first with nearly all weight on the entities, then with more on the words. The penalties of the search are chosen
+on validation articles. All summaries of held-out articles are scored by APES and ROUGE, beside the first three sentences,
+the references, and the references with their words shuffled.
 
     summarily study apeso --data FOLDER
 """
@@ -60,7 +60,7 @@ def add_entity_layer(baseline: Path, folder: Path) -> Path:
 
     torch.manual_seed(0)
     model = ApesoForConditionalGeneration.from_pointer_generator(
-        AutoModelForSeq2SeqLM.from_pretrained(baseline, dtype=torch.float32), delta=PHASES[""].delta
+        AutoModelForSeq2SeqLM.from_pretrained(baseline, dtype=torch.float32)
     )
     tokenizer = AutoTokenizer.from_pretrained(baseline)
 
@@ -81,7 +81,6 @@ def train(
     """All stages, each starting from what the one before has left; finished ones are not run again."""
     start = train_start(folder, data, scale, overrides, jobs)
     models = {"baseline": start, "apeso": add_entity_layer(start, folder / "apeso-start")}
-    entities = {"baseline": (), "apeso": ("data.entities=true",)}
     for ending, phase in PHASES.items():
         steps = scaled(phase.steps, scale)
         # The last step is kept: scores of greedy summaries say nothing about the entity layer.
@@ -90,15 +89,14 @@ def train(
             f"schedule.learning_rate={phase.rate}",
             f"training.evaluate_every={steps}",
         )
-        delta = (f"model.config.delta={phase.delta}",)
+        entities = ("data.entities=true", f"model.config.delta={phase.delta}")
         cells = [
             cell(
                 name + ending,
                 model,
                 steps,
                 *common,
-                *entities[name],
-                *(delta if name == "apeso" else ()),
+                *(entities if name == "apeso" else ()),
                 *overrides,
             )
             for name, model in models.items()
@@ -120,7 +118,7 @@ GAMMA = 0.5
 class System(NamedTuple):
     """What writes summaries: a model, with which entity penalty (none, the paper's or the chosen), and what entities.
 
-    `longer` asks for as many words as APESO writes.
+    `longer` raises the least length by as much as APESO's summaries are longer.
     """
 
     run: str
