@@ -484,6 +484,8 @@ def run(options: argparse.Namespace) -> int:
     """Run or go on with the study, then write `study.json` and `study.md`."""
     from summarily.metrics.files import write_atomically
 
+    if min(options.beams) < 1:
+        raise InputError(f"--beams has {min(options.beams)}; a search has at least 1.")
     folder = Path(options.output).resolve()  # models are named by their folders
     start = Path(options.start).resolve() if options.start else None
     train(folder, options.data, start, options.steps, options.rate, options.set, options.jobs, options.scale)

@@ -79,6 +79,10 @@ def test_a_start_can_be_given(tmp_path, data, small):
     given.start = str(tmp_path / "before" / "sentences" / "hub")
     with pytest.raises(InputError, match=r"began with another start .* by --output"):
         study.run(given)
+    given.beams = [1, 0]
+    with pytest.raises(InputError, match="--beams has 0"):
+        study.run(given)
+    given.beams = [1]
     given.start, given.output = str(tmp_path), str(tmp_path / "other")
     with pytest.raises(InputError, match=r"no model.safetensors; .* by --start"):
         study.run(given)
