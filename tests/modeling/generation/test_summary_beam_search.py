@@ -144,7 +144,11 @@ def assert_best(outputs, model, expected, document, several):
         row = document * several + rank
         score = expected[rank][1]
         written = outputs.sequences[row, 1:].tolist()
-        equal = [tokens for tokens, other in expected if math.isclose(other, score, rel_tol=RELATIVE, abs_tol=ABSOLUTE)]
+        equal = [
+            tokens
+            for tokens, other in expected
+            if math.isclose(other, score, rel_tol=RELATIVE, abs_tol=ABSOLUTE)
+        ]
         rest = {model.config.pad_token_id, end}
         fits = [
             tokens
