@@ -69,7 +69,7 @@ def test_new_adapters_leave_the_encoder_as_it_is(batch):
     inputs = {name: batch[name] for name in ("input_ids", "attention_mask")}
     adapted = Scorer.from_encoder(checkpoint("bert"), adapter_rank=2).eval().encoder
     plain = AutoModel.from_pretrained(checkpoint("bert"), add_pooling_layer=False).eval()
-    assert torch.equal(adapted(**inputs).last_hidden_state, plain(**inputs).last_hidden_state)
+    torch.testing.assert_close(adapted(**inputs).last_hidden_state, plain(**inputs).last_hidden_state)
 
 
 def test_only_adapters_and_head_are_trained(model, batch):
@@ -86,10 +86,8 @@ def test_the_adapter_is_the_product_of_its_matrices():
     nn.init.normal_(layer.adapter_up)
     states = torch.randn(4, 5)
     expected = states @ (layer.weight + 0.5 * layer.adapter_up @ layer.adapter_down).T + layer.bias
-    torch.testing.assert_close(layer(states), expected, rtol=0, atol=1e-6)
-    torch.testing.assert_close(
-        nn.functional.linear(states, layer.folded(), layer.bias), expected, rtol=0, atol=1e-6
-    )
+    torch.testing.assert_close(layer(states), expected)
+    torch.testing.assert_close(nn.functional.linear(states, layer.folded(), layer.bias), expected)
 
 
 def test_a_checkpoint_has_only_what_differs_and_comes_back(model, batch, tmp_path):
@@ -98,7 +96,7 @@ def test_a_checkpoint_has_only_what_differs_and_comes_back(model, batch, tmp_pat
     assert all("adapter_" in name or name.startswith("head.") for name in stored)
     assert stored.keys() == model.own_state().keys()
     loaded = Scorer.from_pretrained(tmp_path).eval()
-    assert torch.equal(logits_of(loaded, batch), logits_of(model, batch))
+    torch.testing.assert_close(logits_of(loaded, batch), logits_of(model, batch))
     assert {n for n, p in loaded.named_parameters() if p.requires_grad} == {
         n for n, p in model.named_parameters() if p.requires_grad
     }
@@ -120,11 +118,11 @@ def test_merged_computes_the_same_and_stands_alone(model, batch, tmp_path):
     merged = model.merged()
     assert merged.config.encoder is None and merged.config.adapter_rank == 0
     assert not any(isinstance(module, AdaptedLinear) for module in merged.modules())
-    torch.testing.assert_close(logits_of(merged, batch), logits_of(model, batch), rtol=0, atol=1e-6)
+    torch.testing.assert_close(logits_of(merged, batch), logits_of(model, batch))
     merged.save_pretrained(tmp_path)
     assert "encoder.embeddings.word_embeddings.weight" in load_file(tmp_path / "model.safetensors")
     loaded = Scorer.from_pretrained(tmp_path).eval()
-    assert torch.equal(logits_of(loaded, batch), logits_of(merged, batch))
+    torch.testing.assert_close(logits_of(loaded, batch), logits_of(merged, batch))
     assert all(parameter.requires_grad for parameter in loaded.parameters())
 
 

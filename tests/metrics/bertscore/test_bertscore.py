@@ -128,11 +128,11 @@ def test_best_takes_all_values_from_one_reference_and_mean_averages():
     first, second = (values([reference]) for reference in references)
     assert first[0] > second[0] and first[1] < second[1], "P and R disagree, or the rules could not differ"
     best = max(first, second, key=lambda each: each[2])
-    assert values(references, multi_reference="best") == pytest.approx(best, abs=1e-6)
+    assert values(references, multi_reference="best") == pytest.approx(best, abs=1e-5)
     largest = [max(pair) for pair in zip(first, second, strict=True)]
-    assert values(references, multi_reference="max") == pytest.approx(largest, abs=1e-6)
+    assert values(references, multi_reference="max") == pytest.approx(largest, abs=1e-5)
     mean = [sum(pair) / 2 for pair in zip(first, second, strict=True)]
-    assert values(references, multi_reference="mean") == pytest.approx(mean, abs=1e-6)
+    assert values(references, multi_reference="mean") == pytest.approx(mean, abs=1e-5)
 
 
 def test_unsmoothed_idf_is_the_formula_of_the_thesis():
@@ -188,7 +188,7 @@ def test_the_baseline_command_writes_what_random_pairs_score(tmp_path):
     drawn = random.Random(0)
     chosen = [drawn.sample(sorted({line.strip() for line in lines}), 2) for _ in range(30)]
     raw = ours(model, 5, [a for a, _ in chosen], [b for _, b in chosen])
-    assert list(baseline.at(5)) == pytest.approx([sum(column) / 30 for column in raw], abs=1e-6)
+    assert list(baseline.at(5)) == pytest.approx([sum(column) / 30 for column in raw], abs=1e-5)
     rescaled = ours(model, 5, [a for a, _ in chosen], [b for _, b in chosen], rescale=str(output))
     assert [sum(column) / 30 for column in rescaled] == pytest.approx([0, 0, 0], abs=1e-5)
 
@@ -248,7 +248,7 @@ def test_explanation_adds_up_to_the_score():
     for side in ("precision", "recall"):
         tokens = explanation["alignments"][0][side]
         total = sum(token["similarity"] * token["weight"] for token in tokens)
-        assert total == pytest.approx(score.per_example[f"bertscore_{side}"][1], abs=1e-6)
+        assert total == pytest.approx(score.per_example[f"bertscore_{side}"][1], abs=1e-5)
     matches = {token["token"]: token["match"] for token in explanation["alignments"][0]["precision"]}
     assert matches["dog"] == "dog"
 
@@ -286,5 +286,5 @@ def test_scores_are_those_of_matching_by_hand():
     best_r = [max(float(torch.dot(v, w)) for w in p_vectors) for v in r_vectors][1:-1]
     precision, recall = sum(best_p) / len(best_p), sum(best_r) / len(best_r)
     score = metric.compute(["Snow fell."], ["Rain fell in Oslo."])
-    assert score.mean["bertscore_precision"] == pytest.approx(precision, abs=1e-6)
-    assert score.mean["bertscore"] == pytest.approx(2 * precision * recall / (precision + recall), abs=1e-6)
+    assert score.mean["bertscore_precision"] == pytest.approx(precision, abs=1e-5)
+    assert score.mean["bertscore"] == pytest.approx(2 * precision * recall / (precision + recall), abs=1e-5)

@@ -40,7 +40,7 @@ def test_scores_are_the_models_own(whole):
 def test_batches_do_not_move_a_score(budget):
     whole = load("bleurt", model=tiny_bleurt()).compute(PREDICTIONS, REFERENCES).per_example["bleurt"]
     cut = load("bleurt", model=tiny_bleurt(), token_budget=budget).compute(PREDICTIONS, REFERENCES)
-    assert cut.per_example["bleurt"] == pytest.approx(whole, abs=1e-6)
+    assert cut.per_example["bleurt"] == pytest.approx(whole, abs=1e-5)
 
 
 def test_equal_pairs_are_read_once_and_long_ones_together(monkeypatch):
@@ -85,14 +85,14 @@ def test_sentences_count_with_their_best_matches():
     assert whole.compute([prediction], [reference]).mean["bleurt"] != pytest.approx(expected, abs=1e-4)
     for text in ("Snow fell.", ""):  # a single sentence, or none, is the whole text
         alone = metric.compute([text], ["It snowed in Oslo."]).mean["bleurt"]
-        assert alone == pytest.approx(whole.compute([text], ["It snowed in Oslo."]).mean["bleurt"], abs=1e-6)
+        assert alone == pytest.approx(whole.compute([text], ["It snowed in Oslo."]).mean["bleurt"], abs=1e-5)
 
 
 def test_only_as_many_references_are_read_as_asked_for():
     metric = load("bleurt", model=tiny_bleurt(), max_references=1)
     one = metric.compute(["Snow fell."], ["Stocks fell."]).mean["bleurt"]
     score = metric.compute(["Snow fell."], [["Stocks fell.", "Snow fell.", ""]])
-    assert score.mean["bleurt"] == pytest.approx(one, abs=1e-6)
+    assert score.mean["bleurt"] == pytest.approx(one, abs=1e-5)
     assert score.counts["empty_references"] == 0
     assert "max_references:1" in str(score.signature)
     assert len(score.explain(0)["references"]) == 1
@@ -130,11 +130,11 @@ def test_an_explanation_says_what_each_word_adds():
     metric = load("bleurt", model=tiny_bleurt())
     score = metric.compute(["Snow fell in Oslo."], [["Snow fell.", "Stocks fell."]])
     explained = score.explain(0)
-    assert explained["bleurt"] == pytest.approx(score.mean["bleurt"], abs=1e-6)
+    assert explained["bleurt"] == pytest.approx(score.mean["bleurt"], abs=1e-5)
     first = explained["references"][0]
     assert [entry["word"] for entry in first["words"]] == ["Snow", "fell", "in", "Oslo."]
     without = metric.compute(["Snow fell Oslo."], ["Snow fell."]).mean["bleurt"]
-    assert first["words"][2]["adds"] == pytest.approx(first["bleurt"] - without, abs=1e-6)
+    assert first["words"][2]["adds"] == pytest.approx(first["bleurt"] - without, abs=1e-5)
 
 
 def test_a_port_is_scored_too():

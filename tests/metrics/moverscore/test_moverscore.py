@@ -104,7 +104,7 @@ def test_equals_the_plain_implementation(variant, n_gram, idf):
     score = load("moverscore", model=folder, variant=variant, n_gram=n_gram, idf=idf).compute(
         predictions, references
     )
-    assert score.per_example["moverscore"] == pytest.approx(expected, abs=1e-6, rel=0)
+    assert score.per_example["moverscore"] == pytest.approx(expected, abs=1e-5, rel=0)
     assert max(expected) - min(expected) > 0.01
 
 
@@ -126,7 +126,7 @@ def test_options_equal_the_plain_implementation(options):
     found = (
         load("moverscore", model=folder, **options).compute(predictions, references).per_example["moverscore"]
     )
-    assert found == pytest.approx(expected, abs=1e-6, rel=0)
+    assert found == pytest.approx(expected, abs=1e-5, rel=0)
     default = load("moverscore", model=folder).compute(predictions, references).per_example["moverscore"]
     assert max(abs(a - b) for a, b in zip(found, default, strict=True)) > 1e-3, "the option does something"
 
@@ -195,12 +195,12 @@ def test_numbers_derived_by_hand_with_idf(monkeypatch):
     # token has a positive idf. So the first prediction is all "north", a right angle from "east":
     # EMD = 2, v1 gives 1 - 2 = -1.
     score = Moverscore(idf=True).compute(predictions, references)
-    assert score.per_example["moverscore"][0] == pytest.approx(-1.0, abs=1e-6)
+    assert score.per_example["moverscore"][0] == pytest.approx(-1.0, abs=1e-5)
     # The others are "east" only, which weighs 0: nothing is left to move.
     assert score.per_example["moverscore"][1:] == [0.0, 0.0]
     # Mover-2: the idf-weighted mean of (east, north) with weights (0, 0.6931) is "north" again.
     score = Moverscore(idf=True, n_gram=2).compute(predictions, references)
-    assert score.per_example["moverscore"][0] == pytest.approx(-1.0, abs=1e-6)
+    assert score.per_example["moverscore"][0] == pytest.approx(-1.0, abs=1e-5)
 
 
 # --- properties -------------------------------------------------------------------------------------------
@@ -232,7 +232,7 @@ def test_score_is_symmetric_without_idf():
     metric = load("moverscore")
     there = metric.compute(predictions, references).per_example["moverscore"]
     back = metric.compute(references, predictions).per_example["moverscore"]
-    assert there == pytest.approx(back, abs=1e-6)
+    assert there == pytest.approx(back, abs=1e-5)
 
 
 def test_idf_of_a_single_pair_is_refused_and_the_signature_says_so():
@@ -262,10 +262,10 @@ def test_several_references_take_the_maximum_or_the_mean():
     references = ["Oslo had snow.", "The dog slept."]
     each = [float(load("moverscore").compute(["Snow fell."], [reference])) for reference in references]
     assert float(load("moverscore").compute(["Snow fell."], [references])) == pytest.approx(
-        max(each), abs=1e-6
+        max(each), abs=1e-5
     )
     mean = load("moverscore", multi_reference="mean").compute(["Snow fell."], [references])
-    assert float(mean) == pytest.approx(sum(each) / 2, abs=1e-6)
+    assert float(mean) == pytest.approx(sum(each) / 2, abs=1e-5)
 
 
 def test_pieces_of_words_are_found_in_byte_level_tokens_too():
@@ -287,7 +287,7 @@ def test_the_plan_adds_up_to_the_score():
         assert sum(move["mass"] for move in plan["moves"]) == pytest.approx(1)
         cost = sum(move["mass"] * move["distance"] for move in plan["moves"])
         assert plan["moverscore"] == pytest.approx(1 - cost)
-    assert max(plan["moverscore"] for plan in explanation["plans"]) == pytest.approx(float(score), abs=1e-6)
+    assert max(plan["moverscore"] for plan in explanation["plans"]) == pytest.approx(float(score), abs=1e-5)
     assert explanation["plans"][0]["moves"][0]["from"].count(" ") == 1
 
 

@@ -153,7 +153,7 @@ def test_infersent_similarity_is_that_of_the_model(infersent):
     with torch.no_grad():
         embeddings = model(**tokenizer(texts)).pooler_output.double().numpy()
     _, similarity, distance = parts(*texts, model=infersent)
-    assert similarity == pytest.approx(cosine(*embeddings), abs=1e-6)
+    assert similarity == pytest.approx(cosine(*embeddings), abs=1e-5)
     assert distance == 0.0 and similarity < 1.0
     assert "|pooling:max|tokenizer:infersent|" in str(load("vert", model=infersent).signature())
 
@@ -166,5 +166,5 @@ def test_infersent_scores_do_not_depend_on_the_batch(infersent):
     alone = [
         metric.compute([p], [r]).per_example["vert"][0] for p, r in zip(predictions, references, strict=True)
     ]
-    assert together == pytest.approx(alone, abs=1e-6)
+    assert together == pytest.approx(alone, abs=1e-5)
     assert together[3] == 0.0

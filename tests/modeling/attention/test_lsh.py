@@ -76,10 +76,10 @@ def test_equals_transformers_given_the_same_rotations(monkeypatch, length, hashe
             causal=causal,
         )
     )
-    torch.testing.assert_close(output, expected, rtol=0, atol=1e-5)
+    torch.testing.assert_close(output, expected)
     gradient = torch.randn_like(output)
     (got,), (wanted,) = (torch.autograd.grad(states, hidden, gradient) for states in (output, expected))
-    torch.testing.assert_close(got, wanted, rtol=0, atol=1e-5)
+    torch.testing.assert_close(got, wanted)
 
 
 def sample(length: int, batch: int = 2) -> tuple[torch.Tensor, torch.Tensor]:
@@ -169,7 +169,7 @@ def test_causal_local_layer_equals_transformers(length):
     states = (split(projection(hidden)) for projection in (module.query, module.key, module.value))
     output = merge(attention(*states, plan))
     real = mask.bool()  # a query at padding whose keys are all padding: zeros here, a mean of padding there
-    torch.testing.assert_close(output[real], expected[real], rtol=0, atol=1e-5)
+    torch.testing.assert_close(output[real], expected[real])
 
 
 def test_the_first_chunk_does_not_see_the_last():

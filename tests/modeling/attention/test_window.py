@@ -72,13 +72,13 @@ def test_blocks_equal_the_full_matrix_forward_and_backward(backend, batch, lengt
         gradient = torch.randn(batch, length, HEADS, SIZE) * keep
         expected = window_attention_dense(*inputs, plan, window)[0] * keep
         output = window_attention(*inputs, plan, window, backend=backend, block=16) * keep
-        torch.testing.assert_close(output, expected, rtol=0, atol=1e-5, msg=name)
+        torch.testing.assert_close(output, expected, msg=name)
         for got, wanted in zip(
             torch.autograd.grad(output, inputs, gradient),
             torch.autograd.grad(expected, inputs, gradient),
             strict=True,
         ):
-            torch.testing.assert_close(got, wanted, rtol=0, atol=1e-5, msg=name)
+            torch.testing.assert_close(got, wanted, msg=name)
 
 
 @pytest.mark.filterwarnings("ignore:flex_attention called without torch.compile")
@@ -89,7 +89,7 @@ def test_the_block_mask_of_flex_attention_says_the_same(batch, length, window):
         inputs, keep = states(batch, length, grad=False), not_global(plan, batch, length)
         expected = window_attention_dense(*inputs, plan, window)[0] * keep
         output = window_attention(*inputs, plan, window, backend="flex") * keep
-        torch.testing.assert_close(output, expected, rtol=0, atol=1e-5, msg=name)
+        torch.testing.assert_close(output, expected, msg=name)
 
 
 def test_the_mask_counts_a_global_token_in_the_window_once():
@@ -233,7 +233,7 @@ def test_global_rows_equal_attention_through_full_projections(count):
     expected = torch.nn.functional.scaled_dot_product_attention(
         query.transpose(1, 2), key, value, attention_mask.bool()[:, None, None, :]
     ).transpose(1, 2)
-    torch.testing.assert_close(rows, expected, rtol=0, atol=1e-5)
+    torch.testing.assert_close(rows, expected)
     torch.testing.assert_close(weights.sum(-1), torch.ones_like(weights.sum(-1)))
     parameters = [hidden, *key_projection.parameters(), *value_projection.parameters()]
     gradient = torch.randn_like(rows)
@@ -242,7 +242,7 @@ def test_global_rows_equal_attention_through_full_projections(count):
         torch.autograd.grad(expected, parameters, gradient),
         strict=True,
     ):
-        torch.testing.assert_close(got, wanted, rtol=0, atol=1e-5)
+        torch.testing.assert_close(got, wanted)
 
 
 def test_rows_without_a_global_token_are_left_alone():

@@ -56,7 +56,7 @@ def by_hand(model: InferSentModel, row: list[int]) -> torch.Tensor:
 def test_embedding_equals_a_loop_of_plain_cells(model):
     batch = model(padded(ROWS)).pooler_output
     for row, embedding in zip(ROWS, batch, strict=True):
-        assert torch.allclose(embedding, by_hand(model, row), atol=1e-6)
+        torch.testing.assert_close(embedding, by_hand(model, row))
 
 
 @torch.no_grad()
@@ -69,7 +69,7 @@ def test_embedding_does_not_depend_on_padding_order_or_company(model):
         inputs_embeds=model.word_embeddings(padded(ROWS)), attention_mask=padded(ROWS) != 0
     ).pooler_output
     for other in (wider, backwards, alone, by_vectors):
-        assert torch.allclose(together, other, atol=1e-6)
+        torch.testing.assert_close(together, other)
     assert (together < 0).any(), "with zero padding there would be nothing below 0"
 
 
@@ -81,7 +81,7 @@ def test_zero_padding_is_an_option_that_clips_at_0(model):
     longest = max(range(len(ROWS)), key=lambda row: len(ROWS[row]))
     for row in range(len(ROWS)):
         expected = plain[row] if row == longest else plain[row].clamp(min=0)
-        assert torch.allclose(clipped[row], expected, atol=1e-6)
+        torch.testing.assert_close(clipped[row], expected)
 
 
 def test_rows_without_words_and_padding_on_the_left_are_refused(model):
@@ -102,7 +102,7 @@ def test_saved_model_loads_by_auto_class_and_computes_the_same(model, tmp_path):
     model.save_pretrained(tmp_path)
     loaded = AutoModel.from_pretrained(tmp_path).eval()
     assert type(loaded) is summarily.modeling.InferSentModel
-    assert torch.equal(model(padded(ROWS)).pooler_output, loaded(padded(ROWS)).pooler_output)
+    torch.testing.assert_close(model(padded(ROWS)).pooler_output, loaded(padded(ROWS)).pooler_output)
     assert model(padded(ROWS), return_dict=False)[1].shape == (4, 10)
 
 

@@ -70,23 +70,21 @@ def test_equals_transformers_led_in_logits_loss_and_gradients(batch, length, win
     ours = LedForConditionalGeneration.from_transformers_led(theirs)
     inputs = led_batch(batch, length)
     expected, output = theirs(**inputs), ours(**inputs)
-    torch.testing.assert_close(output.logits, expected.logits, rtol=0, atol=1e-5)
-    torch.testing.assert_close(output.loss, expected.loss, rtol=0, atol=1e-5)
-    torch.testing.assert_close(
-        output.encoder_last_hidden_state, expected.encoder_last_hidden_state, rtol=0, atol=1e-5
-    )
+    torch.testing.assert_close(output.logits, expected.logits)
+    torch.testing.assert_close(output.loss, expected.loss)
+    torch.testing.assert_close(output.encoder_last_hidden_state, expected.encoder_last_hidden_state)
     gradients = led_to_transformers(gradients_of(ours, inputs))
     wanted = gradients_of(theirs, inputs)
     assert gradients.keys() == wanted.keys()
     for name, gradient in wanted.items():
-        torch.testing.assert_close(gradients[name], gradient, rtol=0, atol=1e-5, msg=name)
+        torch.testing.assert_close(gradients[name], gradient, msg=name)
 
 
 def test_equals_transformers_led_without_global_tokens():
     theirs = tiny_transformers_led()
     ours = LedForConditionalGeneration.from_transformers_led(theirs, global_tokens="none")
     inputs = padded_batch(60, (45, 20), (5, 5), pad=1)
-    torch.testing.assert_close(logits_of(ours, inputs), logits_of(theirs, inputs), rtol=0, atol=1e-5)
+    torch.testing.assert_close(logits_of(ours, inputs), logits_of(theirs, inputs))
 
 
 def test_bfloat16_is_as_near_to_transformers_led_as_bfloat16_allows():
@@ -117,7 +115,7 @@ def test_a_converted_bart_equals_bart_within_the_window(global_tokens):
     inputs = padded_batch(60, (31, 12, 5), (9, 4, 7), pad=1)
     expected = logits_of(bart, inputs)
     assert expected.abs().max() > 1
-    torch.testing.assert_close(logits_of(led, inputs), expected, rtol=0, atol=1e-5)
+    torch.testing.assert_close(logits_of(led, inputs), expected)
     options = {"num_beams": 3, "max_new_tokens": 12, "min_new_tokens": 6}
     sources = {name: inputs[name] for name in ("input_ids", "attention_mask")}
     assert torch.equal(led.generate(**sources, **options), bart.generate(**sources, **options))
@@ -187,7 +185,7 @@ def test_attentions_are_rows_over_the_whole_source():
     assert (sums[1][:, ~real[1]] == 0).all() and (output.encoder_attentions[0][1][:, :, ~real[1]] == 0).all()
     assert len(output.encoder_hidden_states) == 3 and len(output.cross_attentions) == 2
     model.set_attn_implementation("sdpa")
-    torch.testing.assert_close(logits_of(model, inputs), output.logits, rtol=0, atol=1e-5)
+    torch.testing.assert_close(logits_of(model, inputs), output.logits)
 
 
 def test_label_smoothing_is_for_training_only():

@@ -546,4 +546,4 @@ def test_two_processes_have_the_loss_curve_of_one(model, tiny, data, tmp_path):
         assert two[step] == pytest.approx(loss, abs=1e-5), step
     result = json.loads((tmp_path / "two" / "result.json").read_text())
     assert result["scores"]["loss"] == pytest.approx(alone.scores["loss"], abs=1e-5)
-    assert result["scores"]["rouge1"] == pytest.approx(alone.scores["rouge1"], abs=1e-6)
+    assert result["scores"]["rouge1"] == pytest.approx(alone.scores["rouge1"], abs=1e-5)
