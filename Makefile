@@ -47,7 +47,7 @@ lint: $(VENV)/all.installed types
 # The type checker wants to see the package as it installs: links stand in for the mapping in setup.cfg.
 types: $(VENV)/all.installed
 	rm -rf build/types && mkdir -p build/types/summarily
-	ln -s $(CURDIR)/summarily/*.py $(CURDIR)/metrics $(CURDIR)/modeling $(CURDIR)/hub_cards $(CURDIR)/spaces build/types/summarily/
+	ln -s $(CURDIR)/summarily/*.py $(CURDIR)/summarily/*/ $(CURDIR)/metrics $(CURDIR)/modeling $(CURDIR)/hub_cards $(CURDIR)/spaces build/types/summarily/
 	cd build/types && $(CURDIR)/$(BIN)/mypy --config-file $(CURDIR)/setup.cfg -p summarily
 
 bench: $(VENV)/all.installed

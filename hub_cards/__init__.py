@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 from pathlib import Path
+
+from summarily.support.suggestions import did_you_mean
 
 
 def shipped() -> list[str]:
@@ -42,7 +43,5 @@ def folder(name: str) -> str:
     """
     known = shipped()
     if name not in known:
-        close = difflib.get_close_matches(name, known, n=1)
-        hint = f" did you mean {close[0]!r}?" if close else ""
-        raise ValueError(f"no model {name!r} is shipped;{hint} Known: {', '.join(known)}.")
+        raise ValueError(f"no model {name!r} is shipped;{did_you_mean(name, known)}")
     return str(Path(__file__).parent / name)

@@ -8,7 +8,6 @@ A metric and a demo become a Space each, a model a model repository with the cod
 
 from __future__ import annotations
 
-import difflib
 import json
 import re
 import shutil
@@ -16,7 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from summarily.metrics.base import InputError
+from summarily.support.errors import InputError
+from summarily.support.suggestions import did_you_mean
 
 KINDS = ("metrics", "models", "spaces")
 # What a card points to with a relative link or an image.
@@ -50,10 +50,8 @@ def repositories(kind: str, names: list[str] | None = None) -> list[Repository]:
     known = {repository.name for repository in found}
     for name in names or []:
         if name not in known:
-            close = difflib.get_close_matches(name, known, n=1)
-            hint = f" did you mean {close[0]!r}?" if close else ""
             raise InputError(
-                f"there is nothing called {name!r} among {kind};{hint} Known: {', '.join(sorted(known))}."
+                f"there is nothing called {name!r} among {kind};{did_you_mean(name, sorted(known))}"
             )
     return [repository for repository in found if not names or repository.name in names]
 
@@ -78,7 +76,7 @@ def _of_kind(kind: str) -> list[Repository]:
 
 def build(repository: Repository, folder: Path) -> Path:
     """Build one repository in `folder/<kind>/<name>`, all or nothing; returns that folder."""
-    from summarily.modeling.training.checkpoints import write_folder
+    from summarily.support.files import write_folder
 
     write = {"metrics": _metric, "models": _model, "spaces": _space}[repository.kind]
     target = folder / repository.kind / repository.name

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from summarily.hub_cards.building import KINDS, Repository, build, repositories
-from summarily.metrics.base import InputError
+from summarily.support.errors import InputError
 
 if TYPE_CHECKING:
     from huggingface_hub import HfApi

@@ -6,23 +6,14 @@
 
 from __future__ import annotations
 
-import difflib
 import importlib
 import inspect
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from summarily.metrics.base import (
-    Example,
-    InputError,
-    Interval,
-    Metric,
-    MissingRequirement,
-    Score,
-    Signature,
-    State,
-    Values,
-)
+from summarily.metrics.base import Example, Interval, Metric, Score, Signature, State, Values
+from summarily.support.errors import InputError, MissingRequirement
+from summarily.support.suggestions import did_you_mean
 
 METRICS: dict[str, str] = {
     "rouge": "Rouge",
@@ -56,16 +47,10 @@ __all__ = [
 ]
 
 
-def _did_you_mean(wrong: str, known: Iterable[str]) -> str:
-    known = list(known)
-    close = difflib.get_close_matches(str(wrong), known, n=1)
-    return (f" did you mean {close[0]!r}?" if close else "") + f" Known: {', '.join(known)}."
-
-
 def metric_class(name: str) -> type[Metric]:
     """The class of a metric, imported when asked for."""
     if name not in METRICS:
-        raise InputError(f"there is no metric {name!r};{_did_you_mean(name, METRICS)}")
+        raise InputError(f"there is no metric {name!r};{did_you_mean(name, METRICS)}")
     return getattr(importlib.import_module(f"summarily.metrics.{name}.scorer"), METRICS[name])
 
 
@@ -82,7 +67,7 @@ def load(name: str, preset: str = "light", **options: Any) -> Metric:
     known = [option for option in inspect.signature(kind).parameters if option != "preset"]
     for option in options:
         if option not in known:
-            raise InputError(f"{name} has no option {option!r};{_did_you_mean(option, known)}")
+            raise InputError(f"{name} has no option {option!r};{did_you_mean(option, known)}")
     return kind(preset=preset, **options)  # type: ignore[call-arg]
 
 

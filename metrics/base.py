@@ -9,23 +9,13 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, NamedTuple
 
-from summarily.version import __version__
-
-
-class InputError(ValueError):
-    """The input cannot be scored; the message names the row and the fix."""
-
-
-class InputTypeError(InputError, TypeError):
-    """A row has the wrong type."""
-
-
-class MissingRequirement(ImportError):
-    """A package, weight or model is missing; the message says how to get it."""
+from summarily.support.errors import InputError
+from summarily.support.inputs import checked_text, rows_of
+from summarily.support.version import __version__
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,33 +28,6 @@ class Example:
 
 
 # --- validation -------------------------------------------------------------------------------------------
-
-
-def rows_of(name: str, values: Any) -> list[Any]:
-    """The rows of one input as a list, or an error that guesses the mistake."""
-    if isinstance(values, str):
-        raise InputTypeError(f"{name} is a str; did you mean [{name}]?")
-    if isinstance(values, (bytes, bytearray, Mapping, set, frozenset)) or not isinstance(values, Iterable):
-        raise InputTypeError(f"{name} is a {type(values).__name__}; expected a list of str.")
-    return list(values)
-
-
-def checked_text(where: str, value: Any) -> str:
-    if isinstance(value, str):
-        if not value.isascii():
-            try:
-                value.encode("utf-8")
-            except UnicodeEncodeError as error:
-                raise InputError(
-                    f"{where} has a lone surrogate ({value[error.start]!r}) at character {error.start}, which "
-                    f"no encoder can read; repair it with text.encode('utf-8', 'replace').decode('utf-8')."
-                ) from None
-        return str(value)
-    if value is None:
-        raise InputTypeError(f"{where} is None; expected a str. Drop the row, or pass '' for an empty text.")
-    if isinstance(value, (bytes, bytearray)):
-        raise InputTypeError(f"{where} is {type(value).__name__}; decode it first: value.decode('utf-8').")
-    raise InputTypeError(f"{where} is a {type(value).__name__} ({value!r:.40}); expected a str.")
 
 
 def _references(row: int, value: Any) -> tuple[str, ...]:

@@ -25,9 +25,9 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import nn
 
-from summarily.metrics import weights
-from summarily.metrics.base import InputError
-from summarily.metrics.files import write_atomically
+from summarily.support import weights
+from summarily.support.errors import InputError
+from summarily.support.files import write_atomically
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase

@@ -13,7 +13,8 @@ import datasets
 import evaluate
 
 from summarily.metrics import load, metric_class
-from summarily.metrics.base import InputError, Metric, make_examples
+from summarily.metrics.base import Metric, make_examples
+from summarily.support.errors import InputError
 
 _INPUTS = """
 Args:

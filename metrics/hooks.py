@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 from summarily.metrics import load, load_all
-from summarily.metrics.base import Example, InputError, make_examples
+from summarily.metrics.base import Example, make_examples
+from summarily.support.errors import InputError
 
 
 def compute_metrics(

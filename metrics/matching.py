@@ -16,8 +16,9 @@ import torch
 from torch.nn.functional import normalize
 from torch.nn.utils.rnn import pad_sequence
 
-from summarily.metrics.base import Example, InputError
+from summarily.metrics.base import Example
 from summarily.metrics.encoding import Encoded, Encoder, Request
+from summarily.support.errors import InputError
 
 _CELLS = 2**21
 """Padded similarities held at a time."""

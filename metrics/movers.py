@@ -19,10 +19,12 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from summarily.metrics import text as text_rules
-from summarily.metrics import transport, weights
-from summarily.metrics import vectors as word_vectors
-from summarily.metrics.base import Example, InputError, Metric, Values, make_examples, weighted_mean
+from summarily.metrics import transport
+from summarily.metrics.base import Example, Metric, Values, make_examples, weighted_mean
+from summarily.support import text as text_rules
+from summarily.support import vectors as word_vectors
+from summarily.support import weights
+from summarily.support.errors import InputError
 
 if TYPE_CHECKING:
     from summarily.metrics.encoding import Encoded, Encoder, Request

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from summarily.metrics.base import InputError
+from summarily.support.errors import InputError
 
 RESAMPLES = 2000
 # Fewer examples than this say too little about their own distribution: Student's t is used instead.

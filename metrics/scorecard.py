@@ -14,21 +14,14 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from summarily.metrics import load_all
-from summarily.metrics.base import (
-    Example,
-    InputError,
-    Metric,
-    Score,
-    Values,
-    add_counts,
-    make_examples,
-    rows_of,
-)
+from summarily.metrics.base import Example, Metric, Score, Values, add_counts, make_examples
 from summarily.metrics.cost import Meter
-from summarily.metrics.files import write_atomically
 from summarily.metrics.resampling import PairedTest, holm, paired_test
-from summarily.metrics.tables import format_table
-from summarily.processes import rank_and_world
+from summarily.support.errors import InputError
+from summarily.support.files import write_atomically
+from summarily.support.inputs import rows_of
+from summarily.support.processes import rank_and_world
+from summarily.support.tables import format_table
 
 if TYPE_CHECKING:
     import pandas

@@ -148,7 +148,7 @@ class AdaptedEncoderModel(PreTrainedModel):
         """A model to be trained: the encoder's weights, new adapters and a new head.
 
         Args:
-            encoder: a pinned name of `metrics.weights`, a folder or a Hub id.
+            encoder: a pinned name of `support.weights`, a folder or a Hub id.
             revision: of a Hub id.
             options: fields of the config, such as `adapter_rank`.
         """
@@ -248,7 +248,7 @@ def resolve_encoder(encoder: str, revision: str | None = None) -> tuple[Any, str
     """Where the encoder is, and the SHA-256 of its weights."""
     try:
         # By name, for a merged model to stand alone: its code then asks for nothing of this package.
-        weights = importlib.import_module("summarily.metrics.weights")
+        weights = importlib.import_module("summarily.support.weights")
     except ModuleNotFoundError as error:
         raise ImportError(
             f"this checkpoint has only what differs from the encoder {encoder!r}, which the package finds: "

@@ -11,7 +11,7 @@ class AdaptedEncoderConfig(PreTrainedConfig):
     """An encoder that comes from elsewhere, with adapters of low rank in its linear layers.
 
     Args:
-        encoder: where the frozen encoder comes from, as `metrics.weights.resolve` takes it: a pinned name such as
+        encoder: where the frozen encoder comes from, as `support.weights.resolve` takes it: a pinned name such as
             "minilm", a folder or a Hub id. None when the checkpoint has the encoder's weights itself.
         encoder_sha256: of the encoder's `model.safetensors`; another file is refused.
         encoder_config: the encoder's own configuration, its `model_type` included.

@@ -24,7 +24,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from summarily.metrics.files import write_atomically
+from summarily.support.files import write_atomically
 
 DESCRIPTION = """\
 Measure the peak memory of a training step (or of encoding, or of generate()) by length and window, each in a process

@@ -5,8 +5,9 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
-from summarily.metrics import METRICS, _did_you_mean
-from summarily.metrics.base import InputError
+from summarily.metrics import METRICS
+from summarily.support.errors import InputError
+from summarily.support.suggestions import did_you_mean
 
 SPACES = {
     "scorecard": "score up to four systems with every metric, and see what each number is made of",
@@ -32,7 +33,7 @@ def build(name: str) -> Any:
         from summarily.spaces.metric import build as build_metric
 
         return build_metric(name)
-    raise InputError(f"there is no demo {name!r};{_did_you_mean(name, [*SPACES, *METRICS])}")
+    raise InputError(f"there is no demo {name!r};{did_you_mean(name, [*SPACES, *METRICS])}")
 
 
 def launch(name: str, **options: Any) -> Any:

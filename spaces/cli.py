@@ -25,9 +25,9 @@ def add_parser(commands: Any) -> None:
 
 
 def run_demo(options: argparse.Namespace) -> int:
-    from summarily.metrics.base import InputError
     from summarily.spaces import build
     from summarily.spaces.serving import serve
+    from summarily.support.errors import InputError
 
     app = build(options.name)
     try:

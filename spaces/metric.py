@@ -7,11 +7,12 @@ from html import escape
 from typing import Any
 
 from summarily.metrics import load, metric_class
-from summarily.metrics.base import InputError, Score
+from summarily.metrics.base import Score
 from summarily.spaces import serving
 from summarily.spaces.explanations import explanation_html
 from summarily.spaces.markup import note, number, table
 from summarily.spaces.serving import check_length
+from summarily.support.errors import InputError
 
 LONGEST = 20_000
 """Characters of one input."""
@@ -51,7 +52,7 @@ def score_html(score: Score) -> str:
 def build(name: str) -> Any:
     """The app as Gradio Blocks."""
     gr = serving.gradio()
-    from summarily.sample import SYSTEMS, load_sample
+    from summarily.support.sample import SYSTEMS, load_sample
 
     def run(prediction: str, references: str, source: str) -> tuple[str, dict[str, Any]]:
         score = score_one(name, prediction, references, source)

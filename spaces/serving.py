@@ -15,7 +15,7 @@ from concurrent.futures import Future
 from importlib.resources import files
 from typing import Any
 
-from summarily.metrics.base import InputError, MissingRequirement
+from summarily.support.errors import InputError, MissingRequirement
 
 TIME_LIMIT = 120.0
 """Seconds that one click may take."""

@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from summarily.inputs import column, read_table
-from summarily.metrics.base import InputError
 from summarily.spaces.serving import check_length, download
+from summarily.support.errors import InputError
+from summarily.support.tables import column, read_table
 
 MOST_SYSTEMS = 4
 MOST_ROWS = 200

@@ -11,13 +11,13 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 from summarily.registration import register, register_on_import
-from summarily.version import __version__
+from summarily.support.version import __version__
 
 if TYPE_CHECKING:
     from summarily.metrics.hooks import compute_metrics, reward
     from summarily.metrics.scorecard import Comparison, Scorecard, compare, score
-    from summarily.sample import load_sample
     from summarily.summarizer import Summarizer
+    from summarily.support.sample import load_sample
 
 _WHERE = {
     "score": "summarily.metrics.scorecard",
@@ -26,7 +26,7 @@ _WHERE = {
     "Comparison": "summarily.metrics.scorecard",
     "compute_metrics": "summarily.metrics.hooks",
     "reward": "summarily.metrics.hooks",
-    "load_sample": "summarily.sample",
+    "load_sample": "summarily.support.sample",
     "Summarizer": "summarily.summarizer",
 }
 

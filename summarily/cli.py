@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import argparse
-import ast
 import importlib
 import os
 import sys
 from collections.abc import Sequence
 from typing import Any
 
-from summarily.processes import is_main, leave
-from summarily.version import __version__
+from summarily.support.errors import InputError, MissingRequirement, SummarilyError
+from summarily.support.inputs import literal
+from summarily.support.processes import is_main, leave
+from summarily.support.version import __version__
 
 _DESCRIPTION = """\
 Score summaries with metrics that agree with human readers, and compare systems.
@@ -54,8 +55,6 @@ _EXTENSIONS = {
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command; returns the exit code (2 for bad input)."""
-    from summarily.metrics.base import InputError, MissingRequirement
-
     arguments = list(sys.argv[1:] if arguments is None else arguments)
     options = _parser(arguments).parse_args(arguments)
     try:
@@ -63,7 +62,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if code == 0:  # after a failure the others may never come
             leave()
         return code
-    except (InputError, MissingRequirement) as error:
+    except SummarilyError as error:
         return _fail(str(error))
     except BrokenPipeError:
         # The reader of our output (head, less) has seen enough.
@@ -190,7 +189,7 @@ def _score(options: argparse.Namespace) -> int:
     elif options.predictions:
         predictions = _lines(options.predictions)
     elif options.data:
-        from summarily.inputs import column
+        from summarily.support.tables import column
 
         predictions = column(table, options.prediction_column)
     else:
@@ -216,7 +215,7 @@ def _compare(options: argparse.Namespace) -> int:
 
     references, sources, table = _references(options)
     if options.sample:
-        from summarily.sample import SYSTEMS
+        from summarily.support.sample import SYSTEMS
 
         systems = {name: table[name] for name in SYSTEMS}
     else:
@@ -236,8 +235,7 @@ def _compare(options: argparse.Namespace) -> int:
 
 def _metrics(options: argparse.Namespace) -> int:
     from summarily.metrics import METRICS, load, metric_class
-    from summarily.metrics.base import MissingRequirement
-    from summarily.metrics.tables import format_table
+    from summarily.support.tables import format_table
 
     rows, reasons = [], []
     for name in METRICS:
@@ -267,13 +265,11 @@ def _register(options: argparse.Namespace) -> int:
 
 
 def _bad(message: str) -> Exception:
-    from summarily.metrics.base import InputError
-
     return InputError(message)
 
 
 def _lines(path: str) -> list[str]:
-    from summarily.inputs import read_lines
+    from summarily.support.tables import read_lines
 
     return read_lines(path)
 
@@ -292,13 +288,13 @@ def _references(options: argparse.Namespace) -> tuple[list[Any], list[Any] | Non
     if options.data and _given(options, "predictions"):
         raise _bad("--predictions goes with text files; with a table use --prediction-column.")
     if options.sample:
-        from summarily.sample import load_sample
+        from summarily.support.sample import load_sample
 
         rows = load_sample()
         table = {name: [row[name] for row in rows] for name in rows[0]}
         return table["references"], table["source"], table
     if options.data:
-        from summarily.inputs import column, read_table
+        from summarily.support.tables import column, read_table
 
         table = read_table(options.data, options.split, options.config)
         names = [options.reference_column]
@@ -319,7 +315,7 @@ def _references(options: argparse.Namespace) -> tuple[list[Any], list[Any] | Non
 
 
 def _systems(names: Sequence[str], table: dict[str, list[Any]]) -> dict[str, list[Any]]:
-    from summarily.inputs import column
+    from summarily.support.tables import column
 
     systems: dict[str, list[Any]] = {}
     for entry in names:
@@ -340,7 +336,7 @@ def _selection(options: argparse.Namespace) -> Any:
         metric, dot, option = left.partition(".")
         if not equals or not dot:
             raise _bad(f"--set {entry}: expected METRIC.OPTION=VALUE, such as rouge.stemmer=True.")
-        settings.setdefault(metric, {})[option] = _literal(value)
+        settings.setdefault(metric, {})[option] = literal(value)
     if options.metrics == "all":
         if settings:
             raise _bad("--set needs --metrics to name the metrics.")
@@ -350,13 +346,6 @@ def _selection(options: argparse.Namespace) -> Any:
     if unknown:
         raise _bad(f"--set {unknown[0]}...: {unknown[0]} is not among --metrics {options.metrics}.")
     return {name: settings.get(name, {}) for name in names}
-
-
-def _literal(text: str) -> Any:
-    try:
-        return ast.literal_eval({"true": "True", "false": "False", "none": "None"}.get(text.lower(), text))
-    except (ValueError, SyntaxError):
-        return text
 
 
 def _report(result: Any, options: argparse.Namespace) -> None:

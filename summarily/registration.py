@@ -20,7 +20,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from summarily.version import __version__
+from summarily.support.version import __version__
 
 logger = logging.getLogger(__name__)
 

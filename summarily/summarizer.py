@@ -14,7 +14,8 @@ import warnings
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from summarily.metrics.base import InputError, checked_text, rows_of
+from summarily.support.errors import InputError
+from summarily.support.inputs import checked_text, rows_of
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
@@ -219,7 +220,7 @@ class Summarizer:
     def _chunks(self, text: str, room: int) -> list[str]:
         """Pieces of at most `room` tokens: as many whole sentences as fit; a longer sentence is cut, between words if
         it has any."""
-        from summarily.metrics.text import sentences
+        from summarily.support.text import sentences
 
         chunks: list[str] = []
         current = ""
@@ -410,7 +411,7 @@ def _run(options: Any) -> int:
         return 0
     import json
 
-    from summarily.metrics.files import write_atomically
+    from summarily.support.files import write_atomically
 
     rows = (
         json.dumps({"text": t, "summary": s}, ensure_ascii=False)
@@ -431,7 +432,7 @@ def _texts(options: Any) -> list[str]:
     import sys
     from pathlib import Path
 
-    from summarily.inputs import TABLE_ENDINGS, column, read_lines, read_table
+    from summarily.support.tables import TABLE_ENDINGS, column, read_lines, read_table
 
     if options.file == "-":
         whole = sys.stdin.read()

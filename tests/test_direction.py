@@ -17,65 +17,26 @@ EXCEPTIONS: set[tuple[str, str]] = {
     ("summarily.hub_cards.building", "summarily.spaces"),
     ("summarily.metrics.apes.readers", "summarily.hub_cards"),
     ("summarily.metrics.bartscore.scorer", "summarily.hub_cards"),
-    ("summarily.metrics.base", "summarily.version"),
-    ("summarily.metrics.bertscore.baseline", "summarily.version"),
     ("summarily.metrics.bleurt.scorer", "summarily.hub_cards"),
-    ("summarily.metrics.meta_evaluation.benchmark", "summarily.inputs"),
-    ("summarily.metrics.meta_evaluation.corruption", "summarily.inputs"),
-    ("summarily.metrics.meta_evaluation.human", "summarily.inputs"),
-    ("summarily.metrics.meta_evaluation.paraphrase", "summarily.inputs"),
-    ("summarily.metrics.meta_evaluation.scores", "summarily.cli"),
-    ("summarily.metrics.scorecard", "summarily.processes"),
-    ("summarily.modeling.adapted_encoder", "summarily.metrics.weights"),
-    ("summarily.modeling.apeso.labels", "summarily.metrics.apes.questions"),
-    ("summarily.modeling.apeso.labels", "summarily.metrics.apes.recognition"),
     ("summarily.modeling.apeso.study", "summarily"),
-    ("summarily.modeling.apeso.study", "summarily.metrics.files"),
     ("summarily.modeling.apeso.study", "summarily.metrics.resampling"),
     ("summarily.modeling.attention_variants.study", "summarily"),
-    ("summarily.modeling.attention_variants.study", "summarily.metrics.files"),
     ("summarily.modeling.attention_variants.study", "summarily.metrics.resampling"),
     ("summarily.modeling.bleurt.perturbations", "summarily.metrics.meta_evaluation.corruption"),
-    ("summarily.modeling.bleurt.perturbations", "summarily.metrics.text"),
     ("summarily.modeling.bleurt.training", "summarily"),
-    ("summarily.modeling.bleurt.training", "summarily.inputs"),
-    ("summarily.modeling.bleurt.training", "summarily.metrics.base"),
-    ("summarily.modeling.bleurt.training", "summarily.metrics.files"),
     ("summarily.modeling.bleurt.training", "summarily.metrics.meta_evaluation.correlation"),
-    ("summarily.modeling.bleurt.training", "summarily.metrics.meta_evaluation.human"),
-    ("summarily.modeling.cross_reader.modeling_cross_reader", "summarily.metrics.weights"),
-    ("summarily.modeling.generation.tune_penalties", "summarily.metrics.base"),
-    ("summarily.modeling.generation.tune_penalties", "summarily.metrics.files"),
-    ("summarily.modeling.generation.tune_penalties", "summarily.metrics.tables"),
     ("summarily.modeling.led.study", "summarily"),
-    ("summarily.modeling.led.study", "summarily.metrics.files"),
     ("summarily.modeling.led.study", "summarily.metrics.resampling"),
-    ("summarily.modeling.memory_profile", "summarily.metrics.files"),
-    ("summarily.modeling.pointer_generator.learning_to_copy", "summarily.metrics.vectors"),
     ("summarily.modeling.pointer_generator.news", "summarily.metrics.apes.corpus"),
-    ("summarily.modeling.pointer_generator.news", "summarily.metrics.files"),
     ("summarily.modeling.pointer_generator.news", "summarily.metrics.rouge.scorer"),
-    ("summarily.modeling.pointer_generator.news", "summarily.metrics.text"),
-    ("summarily.modeling.training.building", "summarily.processes"),
-    ("summarily.modeling.training.card", "summarily.version"),
     ("summarily.modeling.training.evaluation", "summarily"),
     ("summarily.modeling.training.reading", "summarily.metrics.apes.corpus"),
-    ("summarily.modeling.training.reading", "summarily.metrics.base"),
-    ("summarily.modeling.training.reading", "summarily.metrics.text"),
-    ("summarily.modeling.training.reading", "summarily.metrics.vectors"),
-    ("summarily.modeling.training.reading", "summarily.version"),
-    ("summarily.modeling.training.self_critical", "summarily.metrics.reward_workers"),
+    ("summarily.modeling.training.rewards", "summarily.metrics.hooks"),
     ("summarily.modeling.training.self_critical_study", "summarily"),
-    ("summarily.modeling.training.self_critical_study", "summarily.metrics.base"),
-    ("summarily.modeling.training.self_critical_study", "summarily.metrics.files"),
     ("summarily.modeling.training.self_critical_study", "summarily.metrics.hooks"),
     ("summarily.modeling.training.self_critical_study", "summarily.metrics.resampling"),
     ("summarily.modeling.training.study", "summarily.metrics.apes.study"),
-    ("summarily.spaces.metric", "summarily.sample"),
-    ("summarily.spaces.scorecard.interface", "summarily.sample"),
-    ("summarily.spaces.summarize.interface", "summarily.sample"),
     ("summarily.spaces.summarize.writing", "summarily"),
-    ("summarily.spaces.texts", "summarily.inputs"),
 }
 
 
@@ -112,9 +73,9 @@ def imported(module: str, path: Path, known: dict[str, Path]) -> Iterator[str]:
             beginning = str(node.values[0].value).rpartition(".")[0]
             if beginning in known:
                 yield beginning
-        elif isinstance(node, ast.Constant) and isinstance(node.value, str) and "." in node.value:
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
             named = node.value.partition(":")[0]
-            if named in known:
+            if "." in named and named in known:
                 yield named
 
 
@@ -153,24 +114,17 @@ def test_nobody_imports_an_entry_point():
 def test_the_walk_sees_lazy_relative_and_quoted_names(tmp_path):
     path = tmp_path / "module.py"
     path.write_text(
-        "from . import text\n"
+        "from . import sibling\n"
         "def later():\n"
         "    from ..metrics.base import Metric\n"
-        "    import summarily.cli\n"
-        "    import_module('summarily.sample')\n"
-        "    import_module(f'summarily.spaces.{name}')\n"
-        "WHERE = {'x': 'summarily.inputs:read'}\n"
+        "    import summarily.face\n"
+        "    import_module('summarily.quoted')\n"
+        "    import_module(f'summarily.family.{name}')\n"
+        "WHERE = {'x': 'summarily.table:read'}\n"
     )
-    names = ["text", "metrics.base", "sample", "spaces", "inputs"]
-    known = {
-        name if name.startswith("summarily") else f"summarily.modeling.{name}": path for name in ["text"]
+    expected = {
+        f"summarily.{name}"
+        for name in ("modeling.sibling", "metrics.base", "face", "quoted", "family", "table")
     }
-    known |= {f"summarily.{name}": path for name in names}
-    assert set(imported("summarily.modeling.module", path, known)) == {
-        "summarily.modeling.text",
-        "summarily.metrics.base",
-        "summarily.cli",
-        "summarily.sample",
-        "summarily.spaces",
-        "summarily.inputs",
-    }
+    known = dict.fromkeys(expected, path)
+    assert set(imported("summarily.modeling.module", path, known)) == expected

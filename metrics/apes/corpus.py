@@ -22,10 +22,11 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from summarily.metrics.apes.questions import Question, candidates, make_cloze
-from summarily.metrics.apes.recognition import Mention, recogniser
-from summarily.metrics.base import InputError
-from summarily.metrics.text import sentences
+from summarily.support.cloze.marks import candidates
+from summarily.support.cloze.questions import Question, make_cloze
+from summarily.support.cloze.recognition import Mention, recogniser
+from summarily.support.errors import InputError
+from summarily.support.text import sentences
 
 SPLITS = ("train", "dev", "test")
 COLLECTIONS = ("cnndm_articles", "bbc_news_summary", "reuters_train")
@@ -203,7 +204,7 @@ def human_articles(folder: Path) -> list[str]:
 
 def write_corpus(readings: Iterable[Reading], path: str | os.PathLike[str]) -> Counter[str]:
     """Write readings as gzipped JSON lines; returns articles, questions by collection and split."""
-    from summarily.metrics.files import write_atomically
+    from summarily.support.files import write_atomically
 
     counts: Counter[str] = Counter()
     lines = []
@@ -230,7 +231,7 @@ def load_or_make(
     path: str | os.PathLike[str], data: str | os.PathLike[str] | None, cache_folder: str | None = None
 ) -> Path:
     """The file of the corpus, made from the data folder if it is not there."""
-    from summarily.metrics.meta_evaluation.human import data_folder
+    from summarily.support.folders import data_folder
 
     path = Path(path)
     if not path.is_file():

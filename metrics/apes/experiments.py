@@ -12,16 +12,17 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from summarily.metrics.apes.corpus import Reading, read_rows, split_of
-from summarily.metrics.apes.questions import Entities, candidates
 from summarily.metrics.apes.readers import Reader
-from summarily.metrics.apes.recognition import recogniser
 from summarily.metrics.apes.scorer import Apes, Read
 from summarily.metrics.apes.truecasing import Truecaser
 from summarily.metrics.base import make_examples, weighted_mean
 from summarily.metrics.meta_evaluation.correlation import coefficient, correlate
 from summarily.metrics.meta_evaluation.human import Judgements
 from summarily.metrics.resampling import mean_intervals
-from summarily.metrics.text import sentences
+from summarily.support.cloze.entities import Entities
+from summarily.support.cloze.marks import candidates
+from summarily.support.cloze.recognition import recogniser
+from summarily.support.text import sentences
 
 ROUGE_KEYS = ("rouge1", "rouge2", "rougeL")
 LEVELS = ("pooled", "input", "system")

@@ -20,10 +20,8 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from summarily.metrics import weights
-from summarily.metrics.base import InputError, MissingRequirement
-from summarily.metrics.text import STOP_WORDS, sentence_spans
-from summarily.modeling.cloze_reader.cloze_entities import (
+from summarily.support import weights
+from summarily.support.cloze.marks import (
     ENTITY,
     PLACEHOLDER,
     Answer,
@@ -31,6 +29,8 @@ from summarily.modeling.cloze_reader.cloze_entities import (
     rename,
     with_names,
 )
+from summarily.support.errors import InputError, MissingRequirement
+from summarily.support.text import STOP_WORDS, sentence_spans
 
 SHIPPED = {"attentive": "cloze-reader", "cross": "cross-reader"}
 """The readers that come with the package, by the name of their folder in `hub_cards`."""

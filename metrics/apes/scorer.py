@@ -7,33 +7,18 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from summarily.metrics.apes import recognition
-from summarily.metrics.apes.questions import (
-    PLACEHOLDER,
-    Cloze,
-    candidates,
-    is_question_file,
-    make_cloze,
-    question_file,
-    replace_spans,
-    without_ids,
-)
-from summarily.metrics.base import (
-    Example,
-    InputError,
-    InputTypeError,
-    Metric,
-    Score,
-    State,
-    Values,
-    make_examples,
-    rows_of,
-)
+from summarily.metrics.base import Example, Metric, Score, State, Values, make_examples
 from summarily.metrics.movers import one_of
+from summarily.support.cloze import recognition
+from summarily.support.cloze.entities import replace_spans, without_ids
+from summarily.support.cloze.marks import PLACEHOLDER, candidates
+from summarily.support.cloze.questions import Cloze, is_question_file, make_cloze, question_file
+from summarily.support.errors import InputError, InputTypeError
+from summarily.support.inputs import rows_of
 
 if TYPE_CHECKING:
     from summarily.metrics.apes.readers import Reader
-    from summarily.modeling.cloze_reader.cloze_entities import Answer
+    from summarily.support.cloze.marks import Answer
 
 LIGHT_READER = "cross"
 """Which of our readers the light preset uses: the one that reads held-out articles better (see STUDY.md)."""
@@ -283,7 +268,7 @@ def _anonymised(prediction: str, cloze: Cloze, mentions: Sequence[recognition.Me
 
 def _named(question: str, names: Mapping[str, str]) -> str:
     """The question as people read it: names for ids, a line for the blank."""
-    from summarily.modeling.cloze_reader.cloze_entities import rename
+    from summarily.support.cloze.marks import rename
 
     return rename(question, names).replace(PLACEHOLDER, "____")
 

@@ -57,8 +57,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Run or go on with the study, then write `STUDY.md`."""
-    from summarily.metrics.base import InputError
-    from summarily.metrics.files import write_atomically
+    from summarily.support.errors import InputError
+    from summarily.support.files import write_atomically
 
     folder = Path(options.output)
     folder.mkdir(parents=True, exist_ok=True)
@@ -77,7 +77,7 @@ def run(options: argparse.Namespace) -> int:
 
 def stored(folder: Path, name: str, make: Callable[[], Any]) -> Any:
     """What `make` returns, from the file where an earlier run has left it."""
-    from summarily.metrics.files import write_atomically
+    from summarily.support.files import write_atomically
 
     path = folder / f"{name}.json"
     if not path.is_file():
@@ -109,7 +109,8 @@ def run_accuracy(folder: Path, options: argparse.Namespace, readers: Sequence[st
 def run_rows(folder: Path, options: argparse.Namespace, readers: Sequence[str]) -> None:
     from summarily.metrics.apes import experiments
     from summarily.metrics.apes.scorer import Apes
-    from summarily.metrics.meta_evaluation.human import data_folder, read_judgements
+    from summarily.metrics.meta_evaluation.human import read_judgements
+    from summarily.support.folders import data_folder
 
     data = data_folder(options.data)
     sets = {
@@ -133,7 +134,8 @@ def run_rows(folder: Path, options: argparse.Namespace, readers: Sequence[str]) 
 def run_people(folder: Path, options: argparse.Namespace, readers: Sequence[str]) -> None:
     from summarily.metrics.apes import experiments
     from summarily.metrics.apes.scorer import Apes
-    from summarily.metrics.meta_evaluation.human import data_folder, read_judgements
+    from summarily.metrics.meta_evaluation.human import read_judgements
+    from summarily.support.folders import data_folder
 
     data = data_folder(options.data)
     for set_name, questions in QUESTIONS_OF_PEOPLE.items():

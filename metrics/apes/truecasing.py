@@ -10,8 +10,8 @@ import re
 from collections import Counter
 from collections.abc import Iterable
 
-from summarily.metrics.apes.questions import sentences_of
-from summarily.metrics.text import sentence_spans
+from summarily.support.cloze.questions import sentences_of
+from summarily.support.text import sentence_spans
 
 _WORD = re.compile(r"[^\W\d_]+(?:['’.-][^\W\d_]+)*")
 

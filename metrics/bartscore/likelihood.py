@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 
 import torch
 
-from summarily.metrics.base import InputError
 from summarily.metrics.encoding import Encoded, Encoder, encoder, load_pretrained
+from summarily.support.errors import InputError
 
 
 class Pair(NamedTuple):

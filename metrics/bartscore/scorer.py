@@ -7,12 +7,13 @@ import os
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
-from summarily.metrics import weights
 from summarily.metrics.bartscore.likelihood import LikelihoodModel, Pair
-from summarily.metrics.base import Example, InputError, Metric, Values
+from summarily.metrics.base import Example, Metric, Values
 from summarily.metrics.bertscore.scorer import default_layer
 from summarily.metrics.encoding import Encoder, encoder
 from summarily.metrics.matching import MULTI_REFERENCE, Idf, Matcher, checked_idf
+from summarily.support import weights
+from summarily.support.errors import InputError
 
 PAPER_MODELS = {"embedding": "facebook/bart-large-mnli", "likelihood": "facebook/bart-large-cnn"}
 LIGHT_MODEL = "denoiser"

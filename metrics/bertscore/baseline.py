@@ -16,9 +16,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from summarily.metrics.base import InputError, MissingRequirement
-from summarily.metrics.files import write_atomically
 from summarily.metrics.matching import Match
+from summarily.support.errors import InputError, MissingRequirement
+from summarily.support.files import write_atomically
 
 _FOLDER = Path(__file__).parent
 
@@ -143,7 +143,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     options = parser.parse_args(arguments)
 
     from summarily.metrics.encoding import encoder
-    from summarily.version import __version__
+    from summarily.support.version import __version__
 
     content = Path(options.texts).read_bytes()
     texts = content.decode("utf-8").splitlines()

@@ -6,11 +6,12 @@ import os
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
-from summarily.metrics import weights
-from summarily.metrics.base import Example, InputError, Metric, Values
+from summarily.metrics.base import Example, Metric, Values
 from summarily.metrics.bertscore.baseline import Baseline, find_baseline
 from summarily.metrics.encoding import Encoder, encoder
 from summarily.metrics.matching import MULTI_REFERENCE, Idf, Match, Matcher, checked_idf
+from summarily.support import weights
+from summarily.support.errors import InputError
 
 PRESETS: dict[str, dict[str, Any]] = {
     "light": {"model": "minilm", "rescale": False, "prefix_space": False},

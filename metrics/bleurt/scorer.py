@@ -15,12 +15,13 @@ from typing import Any, NamedTuple
 
 import torch
 
-from summarily.metrics import text as text_rules
-from summarily.metrics import weights
-from summarily.metrics.base import Example, InputError, Metric, Values, make_examples, weighted_mean
+from summarily.metrics.base import Example, Metric, Values, make_examples, weighted_mean
 from summarily.metrics.encoding import TOKEN_BUDGET, default_device, load_pretrained
 from summarily.metrics.movers import one_of
 from summarily.modeling.bleurt.tokenization_bleurt import PairIds, PairTokenizer
+from summarily.support import text as text_rules
+from summarily.support import weights
+from summarily.support.errors import InputError
 
 PAPER_MODEL = "Elron/bleurt-large-512"
 """The large model of 512 tokens, which the thesis used."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from summarily.metrics.base import InputError, Metric, make_examples
+from summarily.metrics.base import Metric, make_examples
 from summarily.metrics.meta_evaluation import reports
 from summarily.metrics.meta_evaluation.correlation import COEFFICIENTS, LEVELS, Layout, coefficient, correlate
 from summarily.metrics.meta_evaluation.human import Judgements
@@ -23,6 +23,7 @@ from summarily.metrics.meta_evaluation.significance import (
     williams,
 )
 from summarily.metrics.resampling import holm
+from summarily.support.errors import InputError
 
 RESAMPLES = 1000
 PERMUTATIONS = 999

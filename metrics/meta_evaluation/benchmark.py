@@ -12,13 +12,15 @@ from typing import Any
 
 import numpy as np
 
-from summarily.inputs import read_table
-from summarily.metrics.base import InputError, Metric, make_examples
+from summarily.metrics.base import Metric, make_examples
 from summarily.metrics.meta_evaluation import reports
-from summarily.metrics.meta_evaluation.human import _column, data_folder
+from summarily.metrics.meta_evaluation.human import _column
 from summarily.metrics.meta_evaluation.reports import Section, Table, mean, number, p_value
 from summarily.metrics.meta_evaluation.scores import ScoreStore, reported, significant
 from summarily.metrics.resampling import holm, mean_intervals, paired_test
+from summarily.support.errors import InputError
+from summarily.support.folders import data_folder
+from summarily.support.tables import read_table
 
 
 @dataclass

@@ -86,8 +86,8 @@ def _chosen_columns(options: argparse.Namespace) -> Any:
 
 
 def _judgements(options: argparse.Namespace) -> Any:
-    from summarily.metrics.base import InputError
     from summarily.metrics.meta_evaluation.human import read_judgements
+    from summarily.support.errors import InputError
 
     text = None
     if options.reference_file:
@@ -113,7 +113,7 @@ def _judgements(options: argparse.Namespace) -> Any:
 
 def _store(options: argparse.Namespace) -> Any:
     from summarily.metrics.meta_evaluation.scores import ScoreStore
-    from summarily.metrics.vectors import cache_folder
+    from summarily.support.vectors import cache_folder
 
     path = Path(options.scores) if options.scores else cache_folder() / "scores.sqlite"
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -131,9 +131,9 @@ def _metrics(options: argparse.Namespace) -> dict[str, Any]:
 
 def _show(options: argparse.Namespace, sections: Sequence[Any], results: dict[str, dict[str, Any]]) -> int:
     """Print, and write what was asked for. With --report the sections have their plots."""
-    from summarily.metrics.files import write_atomically
     from summarily.metrics.meta_evaluation.reports import page
     from summarily.metrics.meta_evaluation.scores import save_result
+    from summarily.support.files import write_atomically
 
     if options.markdown:
         tables = [table for section in sections for table in section.tables]
@@ -269,7 +269,7 @@ def run_corruption(options: argparse.Namespace) -> int:
 
 
 def _numbers(option: str, text: str) -> list[int]:
-    from summarily.metrics.base import InputError
+    from summarily.support.errors import InputError
 
     try:
         return [int(part) for part in text.split(",")]
@@ -365,9 +365,9 @@ def _add_all(studies: Any) -> None:
 
 
 def run_all(options: argparse.Namespace) -> int:
-    from summarily.metrics.base import InputError
     from summarily.metrics.meta_evaluation import everything
-    from summarily.metrics.meta_evaluation.human import data_folder
+    from summarily.support.errors import InputError
+    from summarily.support.folders import data_folder
 
     limits = dict(everything.LIMITS)
     for entry in options.limit:
@@ -442,9 +442,9 @@ def _add_disagree(studies: Any) -> None:
 
 
 def run_disagree(options: argparse.Namespace) -> int:
-    from summarily.metrics.files import write_atomically
     from summarily.metrics.meta_evaluation.agreement import score_judgements
     from summarily.metrics.meta_evaluation.disagreement import HUMAN, Reading, disagreements
+    from summarily.support.files import write_atomically
 
     judgements = _judgements(options)
     scored = score_judgements([judgements], _metrics(options), _store(options))

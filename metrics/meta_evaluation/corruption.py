@@ -16,11 +16,13 @@ from typing import Any
 
 import numpy as np
 
-from summarily.inputs import read_table
-from summarily.metrics.base import InputError, Metric, make_examples
-from summarily.metrics.meta_evaluation.human import _column, data_folder
+from summarily.metrics.base import Metric, make_examples
+from summarily.metrics.meta_evaluation.human import _column
 from summarily.metrics.meta_evaluation.reports import Section, Table, number
 from summarily.metrics.meta_evaluation.scores import ScoreStore, reported
+from summarily.support.errors import InputError
+from summarily.support.folders import data_folder
+from summarily.support.tables import read_table
 
 KINDS = ("drop", "swap", "refill")
 CHUNK = 10
@@ -111,7 +113,7 @@ def neighbours(vectors: Any = None, nearest: int = 10, frequent: int = 30_000) -
     def refill(
         texts: Sequence[Sequence[str]], places: Sequence[Sequence[int]], seeds: Sequence[int]
     ) -> list[dict[int, str]]:
-        from summarily.metrics.vectors import load
+        from summarily.support.vectors import load
 
         known = load(vectors or "glove-6b-50d")
         cores = [[_core(tokens[place]) for place in own] for tokens, own in zip(texts, places, strict=True)]
@@ -191,7 +193,7 @@ class _Filler:
         import transformers
 
         from summarily.metrics.encoding import default_device, load_pretrained
-        from summarily.metrics.weights import resolve
+        from summarily.support.weights import resolve
 
         resolved = resolve(model)
         self.tokenizer = load_pretrained(transformers.AutoTokenizer, resolved)

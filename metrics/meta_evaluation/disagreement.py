@@ -14,8 +14,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from summarily.metrics.base import InputError
 from summarily.metrics.meta_evaluation.reports import page
+from summarily.support.errors import InputError
 
 HUMAN = "people"
 

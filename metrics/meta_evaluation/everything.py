@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from summarily.metrics.base import InputError, Metric, make_examples
+from summarily.metrics.base import Metric, make_examples
 from summarily.metrics.meta_evaluation import (
     agreement,
     benchmark,
@@ -21,6 +21,7 @@ from summarily.metrics.meta_evaluation import (
 from summarily.metrics.meta_evaluation.human import Columns, Judgements, read_judgements
 from summarily.metrics.meta_evaluation.reports import Section
 from summarily.metrics.meta_evaluation.scores import Scored, ScoreStore, load_results, save_result
+from summarily.support.errors import InputError
 
 HUMAN_SETS: dict[str, tuple[str, ...]] = {
     "chaganty": ("overall",),

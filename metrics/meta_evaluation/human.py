@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import math
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -10,8 +9,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from summarily.inputs import read_table
-from summarily.metrics.base import InputError
+from summarily.support.errors import InputError
+from summarily.support.folders import data_folder
+from summarily.support.suggestions import nearest
+from summarily.support.tables import read_table
 
 FEWEST_JUDGED = 3
 """Two points always correlate perfectly; three are the fewest that can say anything."""
@@ -81,14 +82,6 @@ class Columns:
     input: str = "input"
     system: str = "system"
     source: str = "source"
-
-
-def data_folder(folder: str | os.PathLike[str] | None) -> Path:
-    """`folder`, or what SUMMARILY_DATA names."""
-    chosen = folder or os.environ.get("SUMMARILY_DATA")
-    if not chosen:
-        raise InputError("where are the data? Give --data FOLDER or set SUMMARILY_DATA.")
-    return Path(chosen)
 
 
 def read_judgements(
@@ -268,7 +261,7 @@ def _read_essays(path: Path) -> dict[str, list[Any]]:
     """The essays of question 3. The published file is in Windows' encoding, with empty cells at will."""
     import csv
 
-    from summarily.metrics.text import sentences
+    from summarily.support.text import sentences
 
     with path.open(encoding="cp1252", errors="replace", newline="") as stream:
         rows = list(csv.DictReader(stream, delimiter="\t"))
@@ -390,8 +383,8 @@ def from_table(
 def _column(table: dict[str, list[Any]], name: str, what: str) -> list[Any]:
     if name in table:
         return table[name]
-    close = difflib.get_close_matches(name, table, n=1, cutoff=0.5)
-    guess = f" Did you mean {close[0]!r}?" if close else ""
+    near = nearest(name, table)
+    guess = f" Did you mean {near!r}?" if near else ""
     raise InputError(
         f"there is no column {name!r} for the {what}; the columns are: {', '.join(table) or 'none'}.{guess} "
         + (f"Name it with --{what}-column." if what != "condition" else "")

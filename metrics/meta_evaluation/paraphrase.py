@@ -14,15 +14,17 @@ from pathlib import Path
 
 import numpy as np
 
-from summarily.inputs import read_table
-from summarily.metrics.base import InputError, Metric, make_examples
+from summarily.metrics.base import Metric, make_examples
 from summarily.metrics.meta_evaluation import reports
 from summarily.metrics.meta_evaluation.correlation import COEFFICIENTS, coefficient
-from summarily.metrics.meta_evaluation.human import _column, _number, data_folder
+from summarily.metrics.meta_evaluation.human import _column, _number
 from summarily.metrics.meta_evaluation.reports import Section, Table, bracket, number
 from summarily.metrics.meta_evaluation.scores import Scored, ScoreStore, reported, significant
 from summarily.metrics.meta_evaluation.significance import Bounds, bootstrap, interval
 from summarily.metrics.resampling import mean_intervals
+from summarily.support.errors import InputError
+from summarily.support.folders import data_folder
+from summarily.support.tables import read_table
 
 FEWEST_PAIRS = 8
 """A boundary needs pairs of both kinds to learn on and to be tested on."""

@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 
-from summarily.metrics.base import InputError
 from summarily.metrics.meta_evaluation.correlation import correlate
 from summarily.metrics.meta_evaluation.corruption import summary_of
 from summarily.metrics.meta_evaluation.everything import _cost_of
@@ -18,6 +17,7 @@ from summarily.metrics.meta_evaluation.paraphrase import analyse_pairs
 from summarily.metrics.meta_evaluation.reports import number
 from summarily.metrics.meta_evaluation.scores import Scored
 from summarily.metrics.meta_evaluation.significance import bootstrap, interval, resampling_for
+from summarily.support.errors import InputError
 
 STORED = Path(__file__).parent / "stored"
 """The results that come with the package: numbers only."""

@@ -16,9 +16,9 @@ from typing import Any
 
 import numpy as np
 
-from summarily.metrics.base import InputError, MissingRequirement
-from summarily.metrics.files import write_atomically
-from summarily.metrics.tables import format_table
+from summarily.support.errors import InputError, MissingRequirement
+from summarily.support.files import write_atomically
+from summarily.support.tables import format_table
 
 _STYLE = """
 body{font:15px/1.5 system-ui,sans-serif;margin:2em auto;max-width:75em;padding:0 1em;color:#222}

@@ -19,11 +19,13 @@ from typing import Any
 import numpy as np
 
 from summarily.metrics import load, load_all
-from summarily.metrics.base import Example, InputError, Metric, Score, Values
-from summarily.metrics.files import write_atomically
+from summarily.metrics.base import Example, Metric, Score, Values
 
 # The two halves of `score_examples`: here the statistics are of all examples, and the work is of those missing.
 from summarily.metrics.scorecard import _grouped_by_reference, _score_rows
+from summarily.support.errors import InputError
+from summarily.support.files import write_atomically
+from summarily.support.inputs import literal
 
 ROWS_AT_ONCE = 1024
 """After so many the file is up to date: what was stopped goes on from there."""
@@ -256,8 +258,6 @@ def _split(names: str) -> list[str]:
 
 
 def _one(label: str, preset: str) -> Metric:
-    from summarily.cli import _literal
-
     name, bracket, rest = label.partition("(")
     options = {}
     if bracket:
@@ -267,7 +267,7 @@ def _one(label: str, preset: str) -> Metric:
             option, equals, value = entry.partition("=")
             if not equals:
                 raise InputError(f"--metrics {label}: expected NAME(OPTION=VALUE).")
-            options[option.strip()] = _literal(value.strip())
+            options[option.strip()] = literal(value.strip())
     metric = load(name.strip(), preset=preset, **options)
     metric.check()
     return metric

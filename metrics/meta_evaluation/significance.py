@@ -13,13 +13,13 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from summarily.metrics.base import InputError
 from summarily.metrics.meta_evaluation.correlation import (
     Layout,
     check_names,
     coefficient,
     weighted_coefficients,
 )
+from summarily.support.errors import InputError
 
 RESAMPLINGS = ("inputs", "systems", "both")
 FEWEST_SYSTEMS = 8

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from summarily.metrics import load
-from summarily.metrics.base import InputError, Metric
+from summarily.metrics.base import Metric
 from summarily.metrics.encoding import encoder
 from summarily.metrics.meta_evaluation import reports
 from summarily.metrics.meta_evaluation.agreement import score_judgements
@@ -18,6 +18,7 @@ from summarily.metrics.meta_evaluation.human import Judgements
 from summarily.metrics.meta_evaluation.reports import Section, Table, bracket, number
 from summarily.metrics.meta_evaluation.scores import Scored, ScoreStore
 from summarily.metrics.meta_evaluation.significance import bootstrap, interval, resampling_for
+from summarily.support.errors import InputError
 
 
 def variants(

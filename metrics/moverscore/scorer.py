@@ -13,13 +13,14 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from summarily.metrics import weights
-from summarily.metrics.base import Example, InputError, Metric, Values
+from summarily.metrics.base import Example, Metric, Values
 from summarily.metrics.encoding import Encoded, Encoder, Request, encoder
 from summarily.metrics.matching import Idf, count_texts
 from summarily.metrics.moverscore.ngrams import Keep, NGrams, bags_of_ngrams, squared_distances
-from summarily.metrics.text import STOP_WORDS, STOP_WORDS_NAME
 from summarily.metrics.transport import emd, emd_plan, in_threads
+from summarily.support import weights
+from summarily.support.errors import InputError
+from summarily.support.text import STOP_WORDS, STOP_WORDS_NAME
 
 # The authors' own checkpoint is not on the Hub; this one is the same model fine-tuned on the same data.
 PAPER_MODELS = {"v1": "textattack/bert-base-uncased-MNLI", "v2": "distilbert/distilbert-base-uncased"}

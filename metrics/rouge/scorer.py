@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import pairwise
 from typing import Any, TypeAlias
 
-from summarily.metrics.base import Example, InputError, Metric, Values, make_examples
+from summarily.metrics.base import Example, Metric, Values, make_examples
 from summarily.metrics.rouge.lcs import Columns, lcs_length
 from summarily.metrics.rouge.texts import (
     PerlPorterStemmer,
@@ -23,6 +23,7 @@ from summarily.metrics.rouge.texts import (
     Token,
     read_exceptions,
 )
+from summarily.support.errors import InputError
 
 TYPES = (*(f"rouge{n}" for n in range(1, 10)), "rougeL", "rougeLsum", "rougeSU4")
 DEFAULT_TYPES = ("rouge1", "rouge2", "rougeL", "rougeLsum")

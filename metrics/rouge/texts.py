@@ -13,8 +13,8 @@ from unicodedata import normalize
 
 from nltk.stem.porter import PorterStemmer
 
-from summarily.metrics.base import InputError
 from summarily.metrics.rouge.lcs import Columns
+from summarily.support.errors import InputError
 
 # --- stems ------------------------------------------------------------------------------------------------
 
@@ -245,7 +245,7 @@ class Reader:
 
     def _all_units(self, text: str) -> list[tuple[int, int]]:
         if self.split_sentences:
-            from summarily.metrics.text import sentence_spans
+            from summarily.support.text import sentence_spans
 
             return sentence_spans(text)
         units, start = [], 0

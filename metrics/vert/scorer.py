@@ -13,17 +13,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from summarily.metrics import text as text_rules
-from summarily.metrics import transport, weights
-from summarily.metrics.base import (
-    Example,
-    InputError,
-    Metric,
-    MissingRequirement,
-    Values,
-    make_examples,
-    weighted_mean,
-)
+from summarily.metrics import transport
+from summarily.metrics.base import Example, Metric, Values, make_examples, weighted_mean
 from summarily.metrics.movers import (
     Bag,
     StaticEmbedder,
@@ -34,6 +25,9 @@ from summarily.metrics.movers import (
     one_of,
     too_many,
 )
+from summarily.support import text as text_rules
+from summarily.support import weights
+from summarily.support.errors import InputError, MissingRequirement
 
 if TYPE_CHECKING:
     from summarily.metrics.encoding import Request

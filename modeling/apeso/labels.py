@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from summarily.metrics.apes.questions import make_cloze
+from summarily.support.cloze.questions import make_cloze
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -57,13 +57,13 @@ def entity_labels(
         >>> from summarily.modeling.training.recipe import TokenizerSection
         >>> from summarily.modeling.training.tokenizers import train_tokenizer
         >>> tokenizer = train_tokenizer(["Oslo froze"], TokenizerSection(kind="word", min_frequency=1))
-        >>> from summarily.metrics.apes.recognition import Mention
+        >>> from summarily.support.cloze.recognition import Mention
         >>> find_oslo = lambda texts: [[Mention("Oslo", "GPE")] if "Oslo" in text else [] for text in texts]
         >>> entity_labels(tokenizer, ["Today Oslo froze"], ["Oslo froze"], recognise=find_oslo)
         [[0, 1, 0, 0]]
     """
     if recognise is None:
-        from summarily.metrics.apes.recognition import recogniser
+        from summarily.support.cloze.recognition import recogniser
 
         recognise = recogniser()
     encoding = tokenizer(

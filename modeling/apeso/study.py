@@ -52,7 +52,7 @@ def add_entity_layer(baseline: Path, folder: Path) -> Path:
 
     import summarily.modeling  # noqa: F401  our model types
     from summarily.modeling.apeso.modeling_apeso import ApesoForConditionalGeneration
-    from summarily.modeling.training.checkpoints import is_complete, write_folder
+    from summarily.support.files import is_complete, write_folder
 
     if is_complete(folder):
         return folder
@@ -188,7 +188,7 @@ def write_summaries(
     folder: Path, penalties: Mapping[str, Any], overrides: Sequence[str] = ()
 ) -> dict[str, list[str]]:
     """The summaries of the test split by each system; those that are there are read."""
-    from summarily.metrics.files import write_atomically
+    from summarily.support.files import write_atomically
 
     summaries: dict[str, list[str]] = {}
     for name, system in SYSTEMS.items():
@@ -391,7 +391,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Run or go on with the study, then write `study.json` and `STUDY.md`."""
-    from summarily.metrics.files import write_atomically
+    from summarily.support.files import write_atomically
 
     folder = Path(options.output)
     train(folder, options.data, tuple(options.set), options.jobs, options.scale)

@@ -185,7 +185,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Run or go on with the study, then write `study.json`, `study.md` and `study.png`."""
-    from summarily.metrics.files import write_atomically
+    from summarily.support.files import write_atomically
 
     folder = Path(options.output)
     cells = make_cells(options.recipe, options.steps, options.set)

@@ -13,8 +13,8 @@ import random
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from summarily.metrics import text as text_rules
 from summarily.metrics.meta_evaluation.corruption import neighbours
+from summarily.support import text as text_rules
 
 _PASSAGE_WORDS = (6, 70)
 _DOCUMENT = 3000  # characters of a document that are read

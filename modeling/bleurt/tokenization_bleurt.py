@@ -76,7 +76,7 @@ class PairTokenizer:
 
     @classmethod
     def of_encoder(cls, encoder: str, max_length: int = 512) -> Self:
-        """The tokenizer of an encoder that `metrics.weights` knows."""
+        """The tokenizer of an encoder that `support.weights` knows."""
         resolved, _ = resolve_encoder(encoder)
         words = AutoTokenizer.from_pretrained(resolved.path_or_id, revision=resolved.revision)
         return cls._of_words(words, max_length)

@@ -47,7 +47,7 @@ Row = dict[str, Any]
 
 
 def read_rows(path: Path) -> list[dict[str, Any]]:
-    from summarily.inputs import read_table
+    from summarily.support.tables import read_table
 
     table = read_table(str(path))
     return [dict(zip(table, values, strict=True)) for values in zip(*table.values(), strict=True)]
@@ -66,7 +66,7 @@ def measure_signals(pairs: Sequence[Pair], names: Sequence[str]) -> list[list[fl
 
 def signal_rows(recipe: Recipe, data: Path, tokenizer: PairTokenizer, file: Path) -> list[Row]:
     """The rows of stage 1. The pairs and their signals, which take minutes, are kept in `file`."""
-    from summarily.metrics.files import write_atomically
+    from summarily.support.files import write_atomically
 
     names = recipe.model.config["signals"]
     if not file.exists():
@@ -269,8 +269,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Train or go on."""
-    from summarily.metrics.base import InputError
-    from summarily.metrics.meta_evaluation.human import data_folder
+    from summarily.support.errors import InputError
+    from summarily.support.folders import data_folder
 
     data, output = data_folder(options.data), Path(options.output)
     overrides: dict[str, list[str]] = {}

@@ -13,9 +13,9 @@ from torch.nn.utils.rnn import pad_sequence
 from transformers import AutoTokenizer, PreTrainedModel
 from transformers import initialization as init
 
-from summarily.modeling.cloze_reader.cloze_entities import ENTITY, Answer, candidates, entity_number, relabel
 from summarily.modeling.cloze_reader.configuration_cloze_reader import ClozeReaderConfig
 from summarily.modeling.cloze_reader.reader_output import ReaderOutput, masked_answer_loss
+from summarily.support.cloze.marks import ENTITY, Answer, candidates, entity_number, relabel
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase

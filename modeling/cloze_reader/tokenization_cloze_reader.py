@@ -8,9 +8,9 @@ from collections.abc import Iterable
 from tokenizers import AddedToken, Tokenizer
 from transformers import PreTrainedTokenizerFast
 
-from summarily.modeling.cloze_reader.cloze_entities import ENTITY, PLACEHOLDER
 from summarily.modeling.training.recipe import TokenizerSection
 from summarily.modeling.training.tokenizers import PAD, train_tokenizer
+from summarily.support.cloze.marks import ENTITY, PLACEHOLDER
 
 
 def build_tokenizer(

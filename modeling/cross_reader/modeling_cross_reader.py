@@ -24,9 +24,9 @@ from transformers import AutoTokenizer
 from transformers import initialization as init
 
 from summarily.modeling.adapted_encoder import AdaptedEncoderModel, AdaptedLinear
-from summarily.modeling.cloze_reader.cloze_entities import PLACEHOLDER, Answer, candidates, rename, with_names
 from summarily.modeling.cloze_reader.reader_output import ReaderOutput, masked_answer_loss
 from summarily.modeling.cross_reader.configuration_cross_reader import CrossReaderConfig
+from summarily.support.cloze.marks import PLACEHOLDER, Answer, candidates, rename, with_names
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -215,7 +215,7 @@ class CrossReader(AdaptedEncoderModel):
             place = self.config._name_or_path
             if self.config.encoder is not None:
                 # By name, for a merged reader to stand alone.
-                weights = importlib.import_module("summarily.metrics.weights")
+                weights = importlib.import_module("summarily.support.weights")
                 resolved = weights.resolve(self.config.encoder)
                 self._tokenizer = AutoTokenizer.from_pretrained(
                     resolved.path_or_id, revision=resolved.revision

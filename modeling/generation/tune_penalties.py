@@ -67,8 +67,8 @@ class Tuning:
         self._check_settings(folder / "settings.json")
 
     def _check_settings(self, path: Path) -> None:
-        from summarily.metrics.base import InputError
-        from summarily.metrics.files import write_atomically
+        from summarily.support.errors import InputError
+        from summarily.support.files import write_atomically
 
         names = self.rows["id"]
         settings = {
@@ -143,7 +143,7 @@ def best_point(points: Mapping[Point, Mapping[str, float]], select: str) -> Poin
         >>> best_point({Point(0.9, 0, 0): {"rougeL": 0.2}, Point(0.9, 1, 0): {"rougeL": 0.2}}, "rougeL")
         Point(alpha=0.9, beta=0, gamma=0)
     """
-    from summarily.metrics.base import InputError
+    from summarily.support.errors import InputError
 
     known = next(iter(points.values()))
     if select not in known:
@@ -153,7 +153,7 @@ def best_point(points: Mapping[Point, Mapping[str, float]], select: str) -> Poin
 
 def table(points: Mapping[Point, Mapping[str, float]], select: str) -> str:
     """All points, the best first."""
-    from summarily.metrics.tables import format_table
+    from summarily.support.tables import format_table
 
     chosen = best_point(points, select)
     keys = [select, *(key for key in next(iter(points.values())) if key != select and "_" not in key)]
@@ -216,9 +216,9 @@ def run(options: argparse.Namespace) -> int:
     from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
 
     import summarily.modeling  # noqa: F401  our model types
-    from summarily.metrics.files import write_atomically
     from summarily.modeling.training.corpora import encode, load_corpus
     from summarily.modeling.training.recipe import load_recipe
+    from summarily.support.files import write_atomically
 
     recipe = load_recipe(options.recipe, options.set)
     tokenizer = AutoTokenizer.from_pretrained(options.model)

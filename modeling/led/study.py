@@ -140,7 +140,7 @@ def make_base(variant: Variant, denoiser: str, folder: Path) -> Path:
     from transformers import AutoTokenizer, BartForConditionalGeneration
 
     from summarily.modeling import LedForConditionalGeneration, RedForConditionalGeneration
-    from summarily.modeling.training.checkpoints import is_complete, write_folder
+    from summarily.support.files import is_complete, write_folder
 
     place = folder / "bases" / variant.base
     if is_complete(place):
@@ -252,11 +252,11 @@ def exchanged_loss(folder: Path, variant: Variant, data: str | None) -> dict[str
     from accelerate import Accelerator
     from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
 
-    from summarily.metrics.files import write_atomically
     from summarily.modeling.training.collators import SummaryCollator
     from summarily.modeling.training.corpora import encode, load_corpus
     from summarily.modeling.training.evaluation import token_loss
     from summarily.modeling.training.recipe import Recipe
+    from summarily.support.files import write_atomically
 
     stored = folder / "exchanged.json"
     if stored.exists():
@@ -551,7 +551,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Run or go on with the study, then write `study.json`, `study.md` and the plots."""
-    from summarily.metrics.files import write_atomically
+    from summarily.support.files import write_atomically
 
     folder = Path(options.output)
     denoiser = options.denoiser or trained_denoiser(folder, options.data)

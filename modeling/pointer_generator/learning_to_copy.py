@@ -49,10 +49,10 @@ GLANCE = ("data.limits.validation=200", "data.limits.test=16")
 def make_blank(folder: Path, data: Path, vectors: str = "glove-6b-50d") -> Path:
     """A new model with its tokenizer, whose words start at their GloVe vectors, unless it is there."""
     from summarily.modeling.training.building import build_model
-    from summarily.modeling.training.checkpoints import is_complete, write_folder
     from summarily.modeling.training.corpora import load_corpus, texts
     from summarily.modeling.training.recipe import load_recipe
     from summarily.modeling.training.tokenizers import train_tokenizer
+    from summarily.support.files import is_complete, write_folder
 
     if is_complete(folder):
         return folder
@@ -80,7 +80,7 @@ def load_vectors(model: Any, tokenizer: Any, name: str) -> int:
     import numpy as np
     import torch
 
-    from summarily.metrics import vectors
+    from summarily.support import vectors
 
     table = vectors.load(name)
     words = tokenizer.convert_ids_to_tokens(list(range(len(tokenizer))))

@@ -52,7 +52,7 @@ def cut_passages(text: str, words: int = 55, longest: int = 35) -> list[list[str
         >>> cut_passages("The snow fell late. It fell in Oslo. No. Nobody was out.", words=8)
         [['The snow fell late.', 'It fell in Oslo.']]
     """
-    from summarily.metrics.text import sentences
+    from summarily.support.text import sentences
 
     passages: list[list[str]] = [[]]
     for sentence in sentences(text):
@@ -88,7 +88,7 @@ def first_of_passages(
 
 def first_or_all(row: Mapping[str, str], column: str, first: float = 0.8) -> str:
     """The first sentence of a row's text with the probability `first`, or all of it; always the same of the two."""
-    from summarily.metrics.text import sentences
+    from summarily.support.text import sentences
 
     text = row[column]
     return sentences(text)[0] if random.Random(row["id"]).random() < first else text
@@ -114,7 +114,7 @@ def best_opening(source: str, summary: str, read: int, words: int = 55) -> str:
         'It rained. Snow fell in Oslo.'
     """
     from summarily.metrics.rouge.scorer import Rouge
-    from summarily.metrics.text import sentences
+    from summarily.support.text import sentences
 
     all_words = source.split()
     found = sentences(" ".join(all_words[:read]))
@@ -143,7 +143,7 @@ def first_sentences(text: str, count: int = 3) -> str:
         >>> first_sentences("It rained. It snowed. It froze. It thawed.", 2)
         'It rained. It snowed.'
     """
-    from summarily.metrics.text import sentences
+    from summarily.support.text import sentences
 
     return " ".join(sentences(text)[:count])
 
@@ -151,8 +151,8 @@ def first_sentences(text: str, count: int = 3) -> str:
 def prepare_pairs(folder: Path, data: str | None) -> None:
     """Write the files of pairs, unless they are there; highlights come with the openings that are learned."""
     from summarily.metrics.apes.corpus import read_rows
-    from summarily.metrics.files import write_atomically
-    from summarily.modeling.training.corpora import data_folder
+    from summarily.support.files import write_atomically
+    from summarily.support.folders import data_folder
 
     files = (HIGHLIGHTS, ALL_NEWS, SENTENCES, PASSAGES, LEADS, SHORT)
     if all((folder / file).is_file() for file in files):
@@ -160,7 +160,7 @@ def prepare_pairs(folder: Path, data: str | None) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     found: dict[str, list[dict[str, str]]] = {}
     for name in ("cnndm_articles", "bbc_news_summary", "reuters_train"):
-        found[name] = list(pairs(name, read_rows(data_folder(data) / f"news/{name}.jsonl.gz")))
+        found[name] = list(pairs(name, read_rows(data_folder(data, ".") / f"news/{name}.jsonl.gz")))
     everything = [row for part in found.values() for row in part]
     passages = [passage for row in everything for passage in first_of_passages(row)]
     sentences = [sentence for row in everything for sentence in single_sentences(row)]

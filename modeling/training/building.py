@@ -9,17 +9,17 @@ import torch
 from accelerate import Accelerator, DistributedDataParallelKwargs, DistributedType
 from accelerate.state import AcceleratorState
 
-from summarily.modeling.training.checkpoints import is_complete, write_folder
 from summarily.modeling.training.corpora import Corpus, encode, texts
 from summarily.modeling.training.recipe import (
     OptimizerSection,
     Recipe,
-    RecipeError,
     ScheduleSection,
     TrainingSection,
     did_you_mean,
 )
-from summarily.processes import warn_if_alone
+from summarily.support.errors import RecipeError
+from summarily.support.files import is_complete, write_folder
+from summarily.support.processes import warn_if_alone
 
 if TYPE_CHECKING:
     from transformers import PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerBase

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from summarily.modeling.training.checkpoints import write_folder
 from summarily.modeling.training.corpora import Corpus
 from summarily.modeling.training.recipe import DataSection, Recipe
-from summarily.version import __version__
+from summarily.support.files import write_folder
+from summarily.support.version import __version__
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase

@@ -1,21 +1,14 @@
-"""Folders that exist completely or not at all, and the checkpoints of a run kept in them.
-
-A folder is written under another name, synced to disk, given a marker with the size and hash of each file,
-and renamed: a process killed at any moment leaves the previous folders as they were. What does not agree with
-its marker is never loaded.
-"""
+"""The checkpoints of a run, kept in folders that exist completely or not at all (`support.files`), and the state of
+its random numbers."""
 
 from __future__ import annotations
 
 import errno
-import fcntl
-import hashlib
-import json
 import logging
 import os
 import random
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -23,113 +16,9 @@ from typing import Any
 import numpy as np
 import torch
 
+from summarily.support.files import is_complete, write_folder
+
 logger = logging.getLogger(__name__)
-
-MARKER = "complete.json"
-_PARTIAL = ".partial-"
-
-
-def write_folder(path: Path, write: Callable[[Path], object], marker: bool = True) -> None:
-    """Create or replace the folder `path` by what `write` puts into it, all or nothing.
-
-    Example:
-        >>> write_folder(Path("/tmp/summarily-example"), lambda folder: (folder / "a").write_text("1"))
-        >>> is_complete(Path("/tmp/summarily-example"))
-        True
-    """
-    path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_name(f"{_PARTIAL}{path.name}")
-    shutil.rmtree(partial, ignore_errors=True)
-    try:
-        partial.mkdir()
-        write(partial)
-        for file in _files(partial):
-            _sync(file)
-        if marker:
-            (partial / MARKER).write_text(json.dumps(_fingerprints(partial), indent=1))
-            _sync(partial / MARKER)
-        _sync(partial)
-        if path.exists():  # a folder cannot be renamed over another
-            replaced = path.with_name(f"{_PARTIAL}replaced-{path.name}")
-            shutil.rmtree(replaced, ignore_errors=True)
-            path.rename(replaced)
-            partial.rename(path)
-            shutil.rmtree(replaced)
-        else:
-            partial.rename(path)
-        _sync(path.parent)
-    except BaseException:
-        shutil.rmtree(partial, ignore_errors=True)
-        raise
-
-
-def write_file(path: Path, text: str) -> None:
-    """Replace a text file, all or nothing."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_name(f"{_PARTIAL}{path.name}")
-    try:
-        partial.write_text(text, encoding="utf-8")
-        _sync(partial)
-        partial.rename(path)
-        _sync(path.parent)
-    finally:
-        partial.unlink(missing_ok=True)
-
-
-def is_complete(folder: Path) -> bool:
-    """Whether every file is the one that was written."""
-    try:
-        return bool(json.loads((folder / MARKER).read_text()) == _fingerprints(folder))
-    except (OSError, ValueError):
-        return False
-
-
-def remove_partial(folder: Path) -> None:
-    """Remove what a killed process left half-written."""
-    for path in folder.glob(f"{_PARTIAL}*"):
-        replaced = folder / path.name.removeprefix(f"{_PARTIAL}replaced-")
-        if path.name.startswith(f"{_PARTIAL}replaced-") and not replaced.exists():
-            path.rename(replaced)  # killed between the two renames: the old folder is still good
-        elif path.is_dir():
-            shutil.rmtree(path)
-        else:
-            path.unlink()
-
-
-def _files(folder: Path) -> list[Path]:
-    return sorted(path for path in folder.rglob("*") if path.is_file() and path.name != MARKER)
-
-
-def _fingerprints(folder: Path) -> dict[str, list[Any]]:
-    prints = {}
-    for path in _files(folder):
-        with path.open("rb") as file:
-            digest = hashlib.file_digest(file, "sha256").hexdigest()
-        prints[str(path.relative_to(folder))] = [path.stat().st_size, digest]
-    return prints
-
-
-def _sync(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
-@contextmanager
-def only_writer(folder: Path) -> Iterator[None]:
-    """Hold the folder against a second run; the lock dies with the process, however it dies."""
-    folder.mkdir(parents=True, exist_ok=True)
-    with (folder / ".lock").open("w") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            raise RuntimeError(
-                f"another run is writing to {folder}; wait for it to end or choose another output folder."
-            ) from None
-        yield
-
 
 # --- checkpoints ------------------------------------------------------------------------------------------
 

@@ -46,7 +46,8 @@ def add_run_options(parser: argparse.ArgumentParser, recipes: str) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Run the command; returns the exit code: 128 + the signal's number if a signal stopped the run."""
-    from summarily.modeling.training.recipe import RecipeError, load_recipe
+    from summarily.modeling.training.recipe import load_recipe
+    from summarily.support.errors import RecipeError
 
     try:
         recipe = load_recipe(args.recipe, args.set)

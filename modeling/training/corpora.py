@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import functools
 import hashlib
-import os
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -22,7 +21,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from summarily.modeling.training.random_starts import StartTokenizer
-from summarily.modeling.training.recipe import DataSection, RecipeError
+from summarily.modeling.training.recipe import DataSection
+from summarily.support.errors import RecipeError
+from summarily.support.folders import data_folder
 
 if TYPE_CHECKING:
     from datasets import Dataset, IterableDataset
@@ -274,11 +275,6 @@ def headline_fault(sentence: str, headline: str) -> str:
 # --- loading ----------------------------------------------------------------------------------------------
 
 
-def data_folder(data: str | Path | None = None) -> Path:
-    """The folder local files are looked up in: the argument, `SUMMARILY_DATA`, or the current one."""
-    return Path(data or os.environ.get("SUMMARILY_DATA") or ".").expanduser()
-
-
 def load_corpus(section: DataSection, data: str | Path | None = None) -> Corpus:
     """Load, preprocess, split and filter what a recipe's data section describes.
 
@@ -333,7 +329,7 @@ def _in_share(row: Mapping[str, Any], low: float, high: float) -> bool:
 
 def _prepared(section: DataSection, name: str, data: str | Path | None) -> Any:
     """The raw rows of a split (or, with a split column, of all of them), each through `prepare_row`."""
-    folder = data_folder(data)
+    folder = data_folder(data, ".")
     if section.split_column and len(section.files) > 1:
         raise RecipeError(
             f"data.split_column divides one file, but data.files has {', '.join(section.files)}."

@@ -31,12 +31,13 @@ from summarily.modeling.training.corpora import (
     column,
     content_id,
     cut_words,
-    data_folder,
     joined,
     share,
 )
 from summarily.modeling.training.random_starts import special_tokens_around
-from summarily.modeling.training.recipe import Recipe, RecipeError, TextSource
+from summarily.modeling.training.recipe import Recipe, TextSource
+from summarily.support.errors import RecipeError
+from summarily.support.folders import data_folder
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -128,7 +129,7 @@ def load_texts(recipe: Recipe, data: str | Path | None = None) -> Corpus:
     dropped: dict[str, Counter[str]] = {split: Counter() for split in SPLITS}
     seen: set[str] = set()
     for source in recipe.denoising.texts:
-        for text in _read(source, data_folder(data)):
+        for text in _read(source, data_folder(data, ".")):
             text = cut_words(clean(text, recipe.data), recipe.denoising.max_words)
             identifier = content_id(text)
             place = share(identifier, recipe.data.split_seed)

@@ -12,9 +12,9 @@ from typing import Any
 
 from tqdm.auto import tqdm
 
-from summarily.modeling.training.checkpoints import write_file
 from summarily.modeling.training.collators import Position
 from summarily.modeling.training.recipe import TrainingSection
+from summarily.support.files import write_atomically
 
 
 @dataclass
@@ -121,7 +121,7 @@ class RunLog:
         if not self._path.exists():
             return
         kept = [line for line in self._path.read_text().splitlines() if _step_of(line) <= step]
-        write_file(self._path, "".join(line + "\n" for line in kept))
+        write_atomically(self._path, "".join(line + "\n" for line in kept))
 
     def step(
         self, progress: Progress, rate: float, norm: float, reported: Mapping[str, float] | None = None

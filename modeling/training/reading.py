@@ -21,19 +21,16 @@ from typing import TYPE_CHECKING, Any
 import torch
 from accelerate.utils import set_seed
 
-from summarily.modeling.cloze_reader.cloze_entities import PLACEHOLDER, candidates, rename
 from summarily.modeling.training.building import make_accelerator
 from summarily.modeling.training.card import citation, commit, hardware, training_table
-from summarily.modeling.training.checkpoints import (
-    is_complete,
-    untouched_random_state,
-    write_file,
-    write_folder,
-)
+from summarily.modeling.training.checkpoints import untouched_random_state
 from summarily.modeling.training.cli import add_run_options
-from summarily.modeling.training.recipe import Recipe, RecipeError, load_recipe
+from summarily.modeling.training.recipe import Recipe, load_recipe
 from summarily.modeling.training.train import fit, run_folder
-from summarily.version import __version__
+from summarily.support.cloze.marks import PLACEHOLDER, candidates, rename
+from summarily.support.errors import RecipeError
+from summarily.support.files import is_complete, write_atomically, write_folder
+from summarily.support.version import __version__
 
 if TYPE_CHECKING:
     from summarily.metrics.apes.corpus import Reading
@@ -153,7 +150,7 @@ def clip(sentences: Sequence[str], words: int) -> list[str]:
 @functools.lru_cache(maxsize=50_000)
 def sentences_of(passage: str) -> tuple[str, ...]:
     """The sentences of a passage, remembered from epoch to epoch."""
-    from summarily.metrics.text import sentences
+    from summarily.support.text import sentences
 
     return tuple(sentences(passage))
 
@@ -288,7 +285,7 @@ def train_reader(
         if result.status == "finished" and accelerator.is_main_process:
             tested = _spread(test, recipe.evaluation.test_examples)
             result.scores = accuracies(reader, tested, tokens)
-            write_file(folder / "result.json", json.dumps(asdict(result), indent=1))
+            write_atomically(folder / "result.json", json.dumps(asdict(result), indent=1))
             write_reader(folder / "hub", recipe, result, reader, {"train": train, "test": tested})
     return result
 
@@ -307,8 +304,8 @@ def build_reader(recipe: Recipe, train: Sequence[Reading], folder: Path) -> Read
         raise RecipeError(f"model.name is {recipe.model.name!r}, which is no reader.")
     from transformers import AutoTokenizer
 
-    from summarily.metrics import vectors
     from summarily.modeling.cloze_reader.tokenization_cloze_reader import build_tokenizer
+    from summarily.support import vectors
 
     glove = vectors.load(options.pop("vectors", "glove-6b-50d"))
     place = folder / "tokenizer"
@@ -456,7 +453,7 @@ def add_parser(commands: Any) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Run the command; returns the exit code."""
-    from summarily.metrics.base import InputError
+    from summarily.support.errors import InputError
 
     try:
         recipe = load_recipe(options.recipe, options.set)

@@ -8,7 +8,7 @@ typing error stops the run before it starts:
     100
     >>> load_recipe("attention_variants_reuters", ["training.max_step=100"])  # doctest: +IGNORE_EXCEPTION_DETAIL
     Traceback (most recent call last):
-    summarily.modeling.training.recipe.RecipeError: training.max_step is not a key of a recipe; did you mean training.max_steps?
+    summarily.support.errors.RecipeError: training.max_step is not a key of a recipe; did you mean training.max_steps?
 
 `[data] use = "xsum"` starts from `recipes/data/xsum.toml`, so that every model can use every data set;
 `--set data.use=xsum` on the command line does the same.
@@ -17,7 +17,6 @@ typing error stops the run before it starts:
 from __future__ import annotations
 
 import dataclasses
-import difflib
 import tomllib
 import types
 from collections.abc import Iterable, Mapping
@@ -25,11 +24,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
+from summarily.support.errors import RecipeError
+from summarily.support.suggestions import nearest
+
 RECIPES = Path(__file__).parent / "recipes"
-
-
-class RecipeError(ValueError):
-    """The recipe cannot be used; the message names the key and the fix."""
 
 
 @dataclass(frozen=True)
@@ -334,8 +332,8 @@ def _read(path: Path) -> dict[str, Any]:
 
 def did_you_mean(name: str, known: Iterable[str], prefix: str = "") -> str:
     """The end of an error message: the nearest of the known names, if any is near."""
-    near = difflib.get_close_matches(name, list(known), n=1, cutoff=0.5)
-    return f"; did you mean {prefix}{near[0]}?" if near else "."
+    near = nearest(name, known)
+    return f"; did you mean {prefix}{near}?" if near else "."
 
 
 def _build(cls: type, values: Any, path: str) -> Any:

@@ -28,9 +28,9 @@ from typing import TYPE_CHECKING, Any
 import torch
 from transformers import GenerationConfig, Seq2SeqTrainer, Seq2SeqTrainingArguments, TrainerCallback
 
-from summarily.metrics.reward_workers import RewardFunction, RewardWorkers, load_rewards
 from summarily.modeling.training.collators import IGNORED_LABEL, TEXT_COLUMNS, shift_right
 from summarily.modeling.training.recipe import SelfCriticalSection, TrainingSection
+from summarily.modeling.training.rewards import RewardFunction, RewardWorkers, load_rewards
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase

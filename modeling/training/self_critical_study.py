@@ -16,10 +16,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from summarily.metrics.base import InputError
 from summarily.modeling.pointer_generator.learning_to_copy import GLANCE, cell, scaled, train_start
 from summarily.modeling.pointer_generator.news import first_sentences, prepare_pairs
 from summarily.modeling.training.study import Cell, run_cells
+from summarily.support.errors import InputError
 
 
 class Reward(NamedTuple):
@@ -103,7 +103,7 @@ def keep_start(start: Path, place: Path) -> None:
     """Copy the model that all runs start from, unless it is there; refuse another one in the folder of a study."""
     import shutil
 
-    from summarily.modeling.training.checkpoints import is_complete, write_folder
+    from summarily.support.files import is_complete, write_folder
 
     weights = start / "model.safetensors"
     if not weights.is_file():
@@ -124,8 +124,8 @@ def measure_factors(folder: Path, overrides: Sequence[str] = (), articles: int =
     """
     import torch
 
-    from summarily.metrics.files import write_atomically
     from summarily.metrics.hooks import reward
+    from summarily.support.files import write_atomically
 
     path = folder / "factors.json"
     if not path.is_file():
@@ -191,7 +191,7 @@ def _inline(value: Any) -> str:
 
 def write_summaries(folder: Path, beams: int, overrides: Sequence[str] = ()) -> dict[str, list[str]]:
     """Summaries of the test split by every run; those that are there are read."""
-    from summarily.metrics.files import write_atomically
+    from summarily.support.files import write_atomically
 
     summaries = {}
     for name in (START, CONTROL, *REWARDS, OPPOSITE):
@@ -482,7 +482,7 @@ def _settings(folder: Path, options: argparse.Namespace) -> dict[str, Any]:
 
 def run(options: argparse.Namespace) -> int:
     """Run or go on with the study, then write `study.json` and `study.md`."""
-    from summarily.metrics.files import write_atomically
+    from summarily.support.files import write_atomically
 
     if min(options.beams) < 1:
         raise InputError(f"--beams has {min(options.beams)}; a search has at least 1.")

@@ -45,12 +45,9 @@ from summarily.modeling.training.card import write_hub_folder
 from summarily.modeling.training.checkpoints import (
     Checkpoints,
     load_state,
-    only_writer,
     random_state,
-    remove_partial,
     set_random_state,
     untouched_random_state,
-    write_file,
 )
 from summarily.modeling.training.collators import (
     IGNORED_LABEL,
@@ -72,8 +69,10 @@ from summarily.modeling.training.objective import (
     summary_loss,
 )
 from summarily.modeling.training.progress import Clock, Progress, RunLog, RunResult, budget_used, stop_reason
-from summarily.modeling.training.recipe import Recipe, RecipeError
+from summarily.modeling.training.recipe import Recipe
 from summarily.modeling.training.self_critical import reinforced
+from summarily.support.errors import RecipeError
+from summarily.support.files import only_writer, remove_partial, write_atomically
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
@@ -380,7 +379,7 @@ def run_folder(folder: Path, recipe: Recipe, resume: bool, accelerator: Accelera
         for place in (folder, folder / "checkpoints"):
             remove_partial(place)
         check_same_recipe(folder / "recipe.json", recipe)
-        write_file(folder / "recipe.json", json.dumps(recipe.to_dict(), indent=1))
+        write_atomically(folder / "recipe.json", json.dumps(recipe.to_dict(), indent=1))
         accelerator.wait_for_everyone()
         yield
 
@@ -481,7 +480,7 @@ def finish(
             )
             for row, text in zip(test.select_columns(["id", "references"]), summaries, strict=True)
         ]
-        write_file(folder / "predictions.jsonl", "\n".join(lines) + "\n")
+        write_atomically(folder / "predictions.jsonl", "\n".join(lines) + "\n")
         write_hub_folder(folder / "hub", recipe, result, model, tokenizer, corpus, len(test))
-        write_file(stored, json.dumps(asdict(result) | {"settings": settings}, indent=1))
+        write_atomically(stored, json.dumps(asdict(result) | {"settings": settings}, indent=1))
     accelerator.wait_for_everyone()

@@ -9,9 +9,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from html import escape
 
-from summarily.metrics.base import InputError
 from summarily.spaces.markup import note, number, table
 from summarily.spaces.texts import Texts
+from summarily.support.errors import InputError
 
 QUESTIONS = {
     "non-redundancy": "Which repeats fewer ideas?",

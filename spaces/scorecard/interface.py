@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from summarily.sample import SYSTEMS, load_sample
 from summarily.spaces import serving, texts
 from summarily.spaces.scorecard import scoring
+from summarily.support.sample import SYSTEMS, load_sample
 
 TITLE = "Scorecard"
 LEAD = "Score up to four systems' summaries with every metric, and see what each number is made of."

@@ -11,12 +11,13 @@ from html import escape
 from typing import Any
 
 from summarily.metrics import METRICS, load_all, metric_class
-from summarily.metrics.base import InputError, Score
+from summarily.metrics.base import Score
 from summarily.metrics.scorecard import Comparison, Pair, Scorecard, compare, score
 from summarily.spaces.explanations import explanation_html
 from summarily.spaces.markup import COLOURS, Bar, bar_chart, note, number, table
 from summarily.spaces.serving import sentence
 from summarily.spaces.texts import Texts
+from summarily.support.errors import InputError
 
 CONFIDENCE = 0.95
 

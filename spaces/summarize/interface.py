@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from summarily.sample import load_sample
 from summarily.spaces import serving
 from summarily.spaces.summarize import writing
+from summarily.support.sample import load_sample
 
 TITLE = "Summarize"
 LEAD = "A summary by one of our models or any from the Hub, where the model looked while writing it, and what it cost."

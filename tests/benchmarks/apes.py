@@ -16,8 +16,8 @@ from pathlib import Path
 from summarily.metrics.apes.corpus import read_rows
 from summarily.metrics.apes.scorer import Apes
 from summarily.metrics.apes.truecasing import Truecaser
-from summarily.metrics.meta_evaluation.human import data_folder
 from summarily.metrics.scorecard import score
+from summarily.support.folders import data_folder
 
 AUTHORS_SECONDS = 40 * 60
 AUTHORS_SUMMARIES = 11_490

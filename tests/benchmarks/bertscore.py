@@ -6,8 +6,9 @@ import logging
 
 import torch
 
-from summarily.metrics import encoding, load, weights
-from summarily.sample import SYSTEMS, load_sample
+from summarily.metrics import encoding, load
+from summarily.support import weights
+from summarily.support.sample import SYSTEMS, load_sample
 from tests.benchmarks.timing import ratio
 
 logging.disable(logging.WARNING)

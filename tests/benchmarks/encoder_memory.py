@@ -20,7 +20,7 @@ ALLOWED_GROWTH = 64 * 2**20
 
 def pairs(number: int) -> tuple[list[str], list[str]]:
     """Short pairs of random words; no two alike, so that nothing is encoded once for several."""
-    from summarily.sample import load_sample
+    from summarily.support.sample import load_sample
 
     words = sorted({word for row in load_sample() for word in row["source"].split()})
     chosen = random.Random(0)

@@ -14,7 +14,7 @@ from pathlib import Path
 from rouge_score.rouge_scorer import RougeScorer
 
 from summarily.metrics.rouge.scorer import DEFAULT_TYPES, Rouge
-from summarily.sample import SYSTEMS, load_sample
+from summarily.support.sample import SYSTEMS, load_sample
 from tests.benchmarks.timing import ratio
 
 Pairs = list[tuple[str, str]]

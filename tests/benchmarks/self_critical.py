@@ -16,8 +16,6 @@ from typing import Any
 import torch
 from transformers import BartConfig, BartForConditionalGeneration
 
-from summarily.metrics.reward_workers import RewardWorkers, load_rewards
-from summarily.metrics.tables import format_table
 from summarily.modeling import (
     AttentionVariantConfig,
     AttentionVariantForConditionalGeneration,
@@ -27,9 +25,11 @@ from summarily.modeling import (
 from summarily.modeling.generation.summary_beam_search import summary_beam_search
 from summarily.modeling.training.collators import SummaryCollator
 from summarily.modeling.training.recipe import SelfCriticalSection, TokenizerSection
+from summarily.modeling.training.rewards import RewardWorkers, load_rewards
 from summarily.modeling.training.self_critical import SelfCriticalLoss
 from summarily.modeling.training.tokenizers import train_tokenizer
-from summarily.sample import load_sample
+from summarily.support.sample import load_sample
+from summarily.support.tables import format_table
 from tests.benchmarks.timing import ratio
 
 VOCABULARY = 6000

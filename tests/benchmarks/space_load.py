@@ -23,9 +23,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from summarily.sample import SYSTEMS, load_sample
 from summarily.spaces.scorecard import scoring
 from summarily.spaces.texts import pasted
+from summarily.support.sample import SYSTEMS, load_sample
 
 METRICS = (["rouge"], ["rouge", "bertscore"], ["sms", "wms"], ["rouge", "bertscore", "wms", "sms"])
 MEMORY_LIMIT = 512 * 2**20

@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 from pyemd import emd as pyemd
 
-from summarily.metrics import vectors
 from summarily.metrics.transport import emd, euclidean
+from summarily.support import vectors
 from tests.benchmarks.timing import Ratio, ratio
 
 Problem = tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]

@@ -14,10 +14,10 @@ import numpy as np
 from gensim.models import KeyedVectors
 from gensim.utils import tokenize
 
-from summarily.metrics.text import STOP_WORDS, sentences
-from summarily.metrics.vectors import Vectors, load
 from summarily.metrics.wms.scorer import Wms
-from summarily.sample import SYSTEMS, load_sample
+from summarily.support.sample import SYSTEMS, load_sample
+from summarily.support.text import STOP_WORDS, sentences
+from summarily.support.vectors import Vectors, load
 from tests.benchmarks.timing import Ratio, ratio
 
 

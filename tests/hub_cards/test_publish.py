@@ -12,7 +12,7 @@ from huggingface_hub import HfApi
 from summarily.cli import main
 from summarily.hub_cards import building, publish, validation
 from summarily.hub_cards.building import Repository, build, relative_links, repositories
-from summarily.metrics.base import InputError
+from summarily.support.errors import InputError
 from tests.hub_cards.fake_hub import running
 
 

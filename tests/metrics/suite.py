@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from summarily.metrics import Metric, load
-from summarily.sample import SYSTEMS, load_sample
+from summarily.support.sample import SYSTEMS, load_sample
 from tests.metrics.apes.tiny_reader import attentive
 from tests.metrics.bleurt.tiny_bleurt import tiny_bleurt
 
@@ -40,7 +40,7 @@ def make(name: str) -> Metric:
 def forget() -> None:
     """Drop everything encoded so far, so that a second score is computed and not remembered."""
     from summarily.metrics import encoding
-    from summarily.metrics.apes import recognition
+    from summarily.support.cloze import recognition
 
     encoding.forget()
     recognition.forget()

@@ -394,7 +394,7 @@ def test_processes_may_share_a_folder(tmp_path):
     for worker in workers:
         worker.join()
     assert results[0] == pytest.approx(results[1], abs=1e-4)
-    assert not list(tmp_path.rglob("*.tmp"))
+    assert not list(tmp_path.rglob(".partial-*"))
     shared = encoder(model, cache_folder=str(tmp_path))
     before = shared.forward_passes
     shared.encode(tiny.texts()[:4], [3])

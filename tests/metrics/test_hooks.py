@@ -7,7 +7,7 @@ import pytest
 from transformers import DataCollatorForSeq2Seq, EvalPrediction, Seq2SeqTrainer, Seq2SeqTrainingArguments
 
 import summarily
-from summarily.metrics.base import InputError
+from summarily.support.errors import InputError
 
 
 @pytest.fixture(scope="module")

@@ -8,8 +8,9 @@ import pytest
 
 import summarily
 from summarily.metrics import Metric, Values, load
-from summarily.metrics.base import InputError, MissingRequirement, Score, Signature, make_examples
-from summarily.metrics.files import write_atomically
+from summarily.metrics.base import Score, Signature, make_examples
+from summarily.support.errors import InputError, MissingRequirement
+from summarily.support.files import write_atomically
 
 PREDICTIONS = ["a cat sat", "dogs bark at night", "snow fell"] * 4
 REFERENCES = ["the cat sat", "a dog barked", ["snow fell today", "it snowed"]] * 4

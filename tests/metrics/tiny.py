@@ -13,7 +13,7 @@ from tokenizers import ByteLevelBPETokenizer, Tokenizer, normalizers, pre_tokeni
 from tokenizers.models import WordPiece
 from tokenizers.trainers import WordPieceTrainer
 
-from summarily.sample import load_sample
+from summarily.support.sample import load_sample
 
 KINDS = ("bert", "distilbert", "mpnet", "deberta", "roberta", "bart", "t5", "albert")
 LAYERS = 6

@@ -15,10 +15,10 @@ from safetensors.torch import load_file
 from torch import nn
 from transformers.modeling_outputs import SequenceClassifierOutput
 
-from summarily.metrics.base import MissingRequirement
 from summarily.modeling.adapted_encoder import AdaptedEncoderModel, AdaptedLinear, insert_adapters
 from summarily.modeling.configuration_adapted_encoder import AdaptedEncoderConfig
 from summarily.modeling.remote_code import flat_sources
+from summarily.support.errors import MissingRequirement
 from tests.metrics.tiny import checkpoint
 from tests.modeling.common import assert_same_gradients, gradients_of, logits_of, without_dropout
 
@@ -144,7 +144,7 @@ def test_no_path_of_this_machine_is_saved_for_a_pinned_encoder(tmp_path):
     model.save_pretrained(tmp_path, stored_dtype=torch.float16)
     config = json.loads((tmp_path / "config.json").read_text())
     assert config["encoder"] == "minilm"
-    assert config["encoder_sha256"].startswith("53aa51172d14")  # as pinned in metrics/weights.py
+    assert config["encoder_sha256"].startswith("53aa51172d14")  # as pinned in summarily/support/weights.py
     assert "site-packages" not in json.dumps(config)
     assert (tmp_path / "model.safetensors").stat().st_size < 120_000  # of an encoder of 90 MB
     assert Scorer.from_pretrained(tmp_path).encoder.config.hidden_size == 384

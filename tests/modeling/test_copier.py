@@ -8,7 +8,8 @@ from transformers import BartConfig, BartForConditionalGeneration
 
 from summarily.modeling.bart_surgery import sinusoids, start_as_copier
 from summarily.modeling.training.building import build_model
-from summarily.modeling.training.recipe import RecipeError, load_recipe
+from summarily.modeling.training.recipe import load_recipe
+from summarily.support.errors import RecipeError
 
 LENGTH = 24
 

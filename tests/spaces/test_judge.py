@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 from scipy.stats import binomtest
 
-from summarily.metrics.base import InputError
 from summarily.metrics.meta_evaluation.human import read_judgements
 from summarily.spaces.judge import judging
 from summarily.spaces.texts import Texts
+from summarily.support.errors import InputError
 
 TEXTS = Texts(
     {"A": [f"a{i}" for i in range(40)], "B": [f"b{i}" for i in range(40)], "C": ["c"] * 40},

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 import summarily
-from summarily.metrics.base import InputError
 from summarily.spaces import build
 from summarily.spaces.metric import LONGEST, score_html, score_one
 from summarily.spaces.serving import serve
+from summarily.support.errors import InputError
 
 
 def test_the_page_holds_the_score():

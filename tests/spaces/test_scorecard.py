@@ -11,11 +11,11 @@ import pytest
 
 import summarily
 from summarily.metrics import METRICS
-from summarily.metrics.base import InputError
-from summarily.sample import SYSTEMS, load_sample
 from summarily.spaces.explanations import explanation_html
 from summarily.spaces.scorecard import scoring
 from summarily.spaces.texts import Texts, pasted, uploaded
+from summarily.support.errors import InputError
+from summarily.support.sample import SYSTEMS, load_sample
 
 ROWS = load_sample()[:4]
 

@@ -7,8 +7,8 @@ import time
 
 import pytest
 
-from summarily.metrics.base import InputError, MissingRequirement
 from summarily.spaces.serving import TimeUp, check_length, guarded, sentence, within
+from summarily.support.errors import InputError, MissingRequirement
 
 gradio = pytest.importorskip("gradio")
 

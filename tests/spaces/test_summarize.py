@@ -8,9 +8,9 @@ import pytest
 import torch
 
 from summarily import Summarizer
-from summarily.metrics.base import InputError
 from summarily.spaces.summarize import writing
 from summarily.spaces.summarize.writing import Settings, write
+from summarily.support.errors import InputError
 
 TEXT = "Acme Corp said its board approved a two-for-one stock split and raised its dividend."
 

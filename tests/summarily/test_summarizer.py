@@ -12,8 +12,8 @@ import torch
 
 import summarily
 from summarily.cli import main
-from summarily.metrics.base import InputError, InputTypeError
 from summarily.summarizer import LONG, Summarizer
+from summarily.support.errors import InputError, InputTypeError
 
 STORY = "Norsk Papir AS said its board approved a two-for-one stock split and raised its quarterly dividend."
 OTHER = "Crude oil prices rose after the ministers of four producers met in Vienna, traders said."

@@ -21,8 +21,8 @@ from summarily.metrics.apes.corpus import (
     write_corpus,
 )
 from summarily.metrics.apes.truecasing import Truecaser
-from summarily.metrics.base import InputError
-from summarily.sample import load_sample
+from summarily.support.errors import InputError
+from summarily.support.sample import load_sample
 
 STORY = "Angela Merkel flew to Oslo. She met Jens Stoltenberg there. Stoltenberg thanked Merkel."
 

@@ -10,7 +10,7 @@ import torch
 import transformers
 
 from summarily.metrics.apes.readers import READERS, ExtractiveReader, load_reader, with_names
-from summarily.metrics.base import InputError
+from summarily.support.errors import InputError
 from tests.metrics import tiny
 from tests.metrics.apes.tiny_reader import attentive
 

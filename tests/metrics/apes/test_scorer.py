@@ -6,12 +6,12 @@ import evaluate
 import pytest
 
 from summarily.metrics import load
-from summarily.metrics.apes.questions import Entities
-from summarily.metrics.apes.recognition import recogniser
 from summarily.metrics.apes.scorer import Apes
-from summarily.metrics.base import InputError
-from summarily.modeling.cloze_reader.cloze_entities import Answer, candidates
-from summarily.sample import load_sample
+from summarily.support.cloze.entities import Entities
+from summarily.support.cloze.marks import Answer, candidates
+from summarily.support.cloze.recognition import recogniser
+from summarily.support.errors import InputError
+from summarily.support.sample import load_sample
 from tests.metrics.apes.tiny_reader import attentive
 
 REFERENCE = "Angela Merkel flew to Oslo. Merkel met Microsoft."

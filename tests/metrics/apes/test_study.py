@@ -9,10 +9,10 @@ import pytest
 
 from summarily.cli import main
 from summarily.metrics.apes import experiments
-from summarily.metrics.apes.questions import Entities
-from summarily.metrics.apes.recognition import Mention
 from summarily.metrics.apes.scorer import Apes
-from summarily.sample import SYSTEMS, load_sample
+from summarily.support.cloze.entities import Entities
+from summarily.support.cloze.recognition import Mention
+from summarily.support.sample import SYSTEMS, load_sample
 from tests.metrics.apes.test_corpus import data_folder, write_rows
 
 

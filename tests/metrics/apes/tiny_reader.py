@@ -9,7 +9,7 @@ import torch
 
 from summarily.modeling import ClozeReader, ClozeReaderConfig
 from summarily.modeling.cloze_reader.tokenization_cloze_reader import build_tokenizer
-from summarily.sample import load_sample
+from summarily.support.sample import load_sample
 
 
 @functools.cache

@@ -193,7 +193,7 @@ def light(request):
 
 def test_the_light_preset_is_the_shipped_denoiser_and_its_signature_says_so(light):
     from summarily.hub_cards import folder
-    from summarily.metrics import weights
+    from summarily.support import weights
 
     assert light.model == folder("denoiser")
     assert f"model:{weights.resolve(light.model).identity}|" in str(light.signature())
@@ -208,7 +208,7 @@ def test_the_light_preset_prefers_what_says_the_same(light):
 
 
 def test_the_light_preset_ranks_the_systems_of_the_sample(light):
-    from summarily.sample import SYSTEMS, load_sample
+    from summarily.support.sample import SYSTEMS, load_sample
 
     rows = load_sample()[:12]
     means = [

@@ -10,8 +10,9 @@ import pytest
 import torch
 import transformers
 
-from summarily.metrics import InputError, MissingRequirement, load, weights
+from summarily.metrics import InputError, MissingRequirement, load
 from summarily.metrics.bertscore.baseline import find_baseline, main, read_baseline
+from summarily.support import weights
 from tests.metrics import tiny
 
 

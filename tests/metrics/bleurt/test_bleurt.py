@@ -6,10 +6,10 @@ import pytest
 import torch
 
 from summarily.metrics import load
-from summarily.metrics.base import InputError, MissingRequirement
 from summarily.metrics.bleurt.scorer import PAPER_MODEL, Bleurt, Pair, PairModel
 from summarily.modeling.bleurt.modeling_bleurt import BleurtForScoring
 from summarily.modeling.bleurt.tokenization_bleurt import PairTokenizer
+from summarily.support.errors import InputError, MissingRequirement
 from tests.metrics.bleurt.tiny_bleurt import tiny_bleurt
 from tests.metrics.tiny import checkpoint, texts
 
@@ -157,8 +157,8 @@ def test_a_port_is_scored_too():
 
 
 def test_adapters_are_folded_in_for_scoring():
-    from summarily.metrics import weights
     from summarily.modeling.adapted_encoder import AdaptedLinear
+    from summarily.support import weights
 
     model = PairModel(weights.resolve(tiny_bleurt(whole=False)), torch.device("cpu"), "float32")
     assert not any(isinstance(module, AdaptedLinear) for module in model.model.modules())
@@ -247,7 +247,7 @@ def test_the_light_model_sees_through_half_of_what_always_misleads_rouge(light):
 
 
 def test_the_light_model_ranks_the_systems_of_the_sample(light):
-    from summarily.sample import load_sample
+    from summarily.support.sample import load_sample
 
     rows = load_sample()[:12]
     means = [

@@ -8,7 +8,7 @@ import pytest
 from summarily.cli import main
 from summarily.metrics.meta_evaluation import recommendation
 from summarily.metrics.meta_evaluation.scores import load_results
-from summarily.sample import SYSTEMS, load_sample
+from summarily.support.sample import SYSTEMS, load_sample
 
 
 @pytest.fixture

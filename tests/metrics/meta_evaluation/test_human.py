@@ -5,9 +5,9 @@ import json
 
 import pytest
 
-from summarily.metrics.base import InputError
 from summarily.metrics.meta_evaluation import human
 from summarily.metrics.meta_evaluation.human import Columns, read_judgements
+from summarily.support.errors import InputError
 from tests.metrics.meta_evaluation.conftest import write_jsonl
 
 

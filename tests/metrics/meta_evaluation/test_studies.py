@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from summarily.metrics import load
-from summarily.metrics.base import Example, InputError, Score, Signature, make_examples
+from summarily.metrics.base import Example, Score, Signature, make_examples
 from summarily.metrics.meta_evaluation import (
     benchmark,
     corruption,
@@ -33,7 +33,8 @@ from summarily.metrics.meta_evaluation.scores import (
 )
 from summarily.metrics.meta_evaluation.thesis import thesis_tables
 from summarily.metrics.scorecard import score_examples
-from summarily.sample import SYSTEMS, load_sample
+from summarily.support.errors import InputError
+from summarily.support.sample import SYSTEMS, load_sample
 from tests.metrics import tiny
 
 ROUGE = {"rouge": load("rouge")}

@@ -10,11 +10,11 @@ import pytest
 import torch
 
 from summarily.metrics import load
-from summarily.metrics.base import InputError, MissingRequirement
 from summarily.metrics.vert.scorer import cosine, vert_from_parts
 from summarily.modeling.infersent.configuration_infersent import InferSentConfig
 from summarily.modeling.infersent.modeling_infersent import InferSentModel
 from summarily.modeling.infersent.tokenization_infersent import InferSentTokenizer
+from summarily.support.errors import InputError, MissingRequirement
 from tests.metrics.tiny import checkpoint
 
 # (VERT-S, VERT-D, VERT in percent): Tables 1 and 4 and the mean of human summaries in Krantz and Kalita 2018.
@@ -77,7 +77,7 @@ def test_a_side_without_vectors_is_alpha_away(prediction):
 
 
 def test_distance_is_of_raw_vectors():
-    from summarily.metrics.vectors import load as load_vectors
+    from summarily.support.vectors import load as load_vectors
 
     table = load_vectors()
     expected = np.linalg.norm(table["cat"].astype(float) - table["dog"].astype(float))

@@ -11,9 +11,9 @@ import ot
 import pytest
 
 from summarily.metrics import load
-from summarily.metrics.base import InputError
-from summarily.metrics.text import STOP_WORDS, sentences, word_texts
-from summarily.metrics.vectors import load as load_vectors
+from summarily.support.errors import InputError
+from summarily.support.text import STOP_WORDS, sentences, word_texts
+from summarily.support.vectors import load as load_vectors
 from tests.metrics.tiny import checkpoint
 
 METRICS = ("wms", "sms", "s_wms")

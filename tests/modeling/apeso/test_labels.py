@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from summarily.metrics.apes.recognition import Mention
 from summarily.modeling.apeso.labels import entity_labels, mark, salient_spans
 from summarily.modeling.training.recipe import TokenizerSection
 from summarily.modeling.training.tokenizers import train_tokenizer
+from summarily.support.cloze.recognition import Mention
 
 SOURCE = "Jack Wilshere of the Bank of England met Pele. Wilshere, one of many, left for Oslo."
 SUMMARY = "Jack Wilshere met Pele . He works at the Bank of England ."

@@ -13,7 +13,6 @@ import pytest
 import torch
 from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
 
-from summarily.metrics.apes.recognition import Mention
 from summarily.modeling import ApesoForConditionalGeneration, PointerGeneratorTokenizer
 from summarily.modeling.training.checkpoints import Checkpoints, load_state
 from summarily.modeling.training.corpora import encode, load_corpus
@@ -21,6 +20,7 @@ from summarily.modeling.training.objective import summary_loss
 from summarily.modeling.training.recipe import load_recipe
 from summarily.modeling.training.tokenizers import train_tokenizer
 from summarily.modeling.training.train import train
+from summarily.support.cloze.recognition import Mention
 
 SMALL = [
     "model.name=summarily-apeso", "model.config={embedding_size = 8, hidden_size = 16, delta = 0.1}",
@@ -41,7 +41,7 @@ class Names:
 def data(tmp_path, monkeypatch):
     """Invented stories about people whom no vocabulary knows."""
     monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "cache")
-    monkeypatch.setattr("summarily.metrics.apes.recognition.recogniser", lambda: Names())
+    monkeypatch.setattr("summarily.support.cloze.recognition.recogniser", lambda: Names())
     generator = random.Random(0)
     with gzip.open(tmp_path / "highlights.jsonl.gz", "wt") as file:
         for i in range(60):

@@ -8,7 +8,7 @@ import pytest
 
 from summarily.modeling.bleurt import perturbations
 from summarily.modeling.bleurt.perturbations import drop, make_pairs, passages, shorten, swap
-from summarily.sample import load_sample
+from summarily.support.sample import load_sample
 
 WORDS = [f"w{number}" for number in range(30)]
 

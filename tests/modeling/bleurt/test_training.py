@@ -17,7 +17,7 @@ from summarily.modeling.bleurt.modeling_bleurt import BleurtForScoring
 from summarily.modeling.bleurt.tokenization_bleurt import PairTokenizer
 from summarily.modeling.bleurt.training import UNKNOWN, join_pairs, make_rows, rating_rows
 from summarily.modeling.training.recipe import load_recipe
-from summarily.sample import load_sample
+from summarily.support.sample import load_sample
 from tests.metrics.tiny import checkpoint, texts
 
 SMALL = [

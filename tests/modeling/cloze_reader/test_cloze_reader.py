@@ -14,10 +14,10 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 from transformers import AutoModel
 
 from summarily.modeling import ClozeReader, ClozeReaderConfig
-from summarily.modeling.cloze_reader.cloze_entities import Answer, relabel, with_names
 from summarily.modeling.cloze_reader.modeling_cloze_reader import BidirectionalGru
 from summarily.modeling.cloze_reader.reader_output import masked_answer_loss
 from summarily.modeling.cloze_reader.tokenization_cloze_reader import build_tokenizer
+from summarily.support.cloze.marks import Answer, relabel, with_names
 from tests.modeling.common import (
     assert_loads_as_remote_code,
     gradients_of,

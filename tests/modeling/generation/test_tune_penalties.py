@@ -7,7 +7,6 @@ import pytest
 import torch
 
 from summarily.cli import main
-from summarily.metrics.base import InputError
 from summarily.modeling.generation.tune_penalties import (
     Point,
     Tuning,
@@ -19,6 +18,7 @@ from summarily.modeling.generation.tune_penalties import (
 from summarily.modeling.training.building import build_model
 from summarily.modeling.training.corpora import encode
 from summarily.modeling.training.tokenizers import train_tokenizer
+from summarily.support.errors import InputError
 from tests.modeling.training.conftest import make_pairs, tiny_recipe
 
 

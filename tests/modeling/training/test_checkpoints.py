@@ -7,17 +7,13 @@ import torch
 
 from summarily.modeling.training import checkpoints as module
 from summarily.modeling.training.checkpoints import (
-    MARKER,
     Checkpoints,
-    is_complete,
     load_state,
-    only_writer,
     random_state,
-    remove_partial,
     set_random_state,
     untouched_random_state,
-    write_folder,
 )
+from summarily.support.files import MARKER, is_complete, only_writer, remove_partial, write_folder
 
 
 def state(step):

@@ -6,7 +6,8 @@ import pytest
 
 from summarily.modeling.training import corpora
 from summarily.modeling.training.corpora import Corpus, load_corpus, prepare_row, read_duc, share
-from summarily.modeling.training.recipe import DataSection, RecipeError
+from summarily.modeling.training.recipe import DataSection
+from summarily.support.errors import RecipeError
 
 ALL = {"train": "all@0-60", "validation": "all@60-80", "test": "all@80-100"}
 

@@ -20,9 +20,10 @@ from summarily.modeling.training.denoising import (
     permute_sentences,
     pieces,
 )
-from summarily.modeling.training.recipe import Recipe, RecipeError
+from summarily.modeling.training.recipe import Recipe
 from summarily.modeling.training.tokenizers import train_tokenizer
 from summarily.modeling.training.train import train
+from summarily.support.errors import RecipeError
 
 MASK = 4
 

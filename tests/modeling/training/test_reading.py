@@ -13,8 +13,6 @@ from transformers import AutoModel
 
 from summarily.cli import main
 from summarily.metrics.apes.corpus import Reading, write_corpus
-from summarily.metrics.apes.questions import Question
-from summarily.modeling.cloze_reader.cloze_entities import PLACEHOLDER, candidates
 from summarily.modeling.training import reading as reading_module
 from summarily.modeling.training.reading import (
     accuracies,
@@ -27,7 +25,10 @@ from summarily.modeling.training.reading import (
     training_rows,
     whole,
 )
-from summarily.modeling.training.recipe import Recipe, RecipeError
+from summarily.modeling.training.recipe import Recipe
+from summarily.support.cloze.marks import PLACEHOLDER, candidates
+from summarily.support.cloze.questions import Question
+from summarily.support.errors import RecipeError
 from tests.metrics.tiny import checkpoint
 
 VERBS = ["beat", "met", "left", "hired", "praised", "sued"]
@@ -166,7 +167,7 @@ def tiny_vectors(monkeypatch, tmp_path):
     """Five words with vectors instead of GloVe's 400,000."""
     import numpy as np
 
-    from summarily.metrics import vectors
+    from summarily.support import vectors
 
     small = vectors.Vectors(["day", "snowed", "beat", "rain", "on"], np.eye(5, 4, dtype=np.float32), "small")
     monkeypatch.setattr(vectors, "load", lambda name: small)

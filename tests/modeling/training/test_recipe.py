@@ -2,7 +2,8 @@ import re
 
 import pytest
 
-from summarily.modeling.training.recipe import RECIPES, Recipe, RecipeError, load_recipe
+from summarily.modeling.training.recipe import RECIPES, Recipe, load_recipe
+from summarily.support.errors import RecipeError
 
 NAME = "attention_variants_reuters"
 

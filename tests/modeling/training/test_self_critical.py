@@ -14,7 +14,6 @@ import pytest
 import torch
 from transformers import set_seed
 
-from summarily.metrics.reward_workers import RewardWorkers, load_rewards
 from summarily.modeling import (
     ApesoForConditionalGeneration,
     AttentionVariantConfig,
@@ -28,7 +27,8 @@ from summarily.modeling.training.building import build_model
 from summarily.modeling.training.collators import SummaryCollator
 from summarily.modeling.training.corpora import encode as encode_rows
 from summarily.modeling.training.corpora import load_corpus, texts
-from summarily.modeling.training.recipe import RecipeError, SelfCriticalSection
+from summarily.modeling.training.recipe import SelfCriticalSection
+from summarily.modeling.training.rewards import RewardWorkers, load_rewards
 from summarily.modeling.training.self_critical import (
     SelfCriticalConfig,
     SelfCriticalLoss,
@@ -40,6 +40,7 @@ from summarily.modeling.training.self_critical import (
 )
 from summarily.modeling.training.tokenizers import train_tokenizer
 from summarily.modeling.training.train import train
+from summarily.support.errors import RecipeError
 from tests.modeling.tiny_bart import roughen, tiny_bart
 
 from .plain_rewards import echo_of_the_source, first_word_is_a, not_a_number, one_too_many
@@ -301,7 +302,7 @@ def test_a_reward_that_cannot_travel_is_named():
 
 ORPHANED = """
     import os, signal
-    from summarily.metrics.reward_workers import RewardWorkers
+    from summarily.modeling.training.rewards import RewardWorkers
     from tests.modeling.training.plain_rewards import process_number
 
     if __name__ == "__main__":

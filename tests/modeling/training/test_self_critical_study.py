@@ -5,10 +5,10 @@ import json
 
 import pytest
 
-from summarily.metrics.base import InputError
 from summarily.modeling.pointer_generator import learning_to_copy
 from summarily.modeling.training import self_critical_study as study
 from summarily.modeling.training.recipe import load_recipe
+from summarily.support.errors import InputError
 from tests.modeling.small_study import SETTINGS, run_here, write_news
 
 STAGES = ["sentences", "passages"]

@@ -18,12 +18,14 @@ import summarily.modeling  # noqa: F401
 from summarily.cli import main
 from summarily.modeling.training import train as train_module
 from summarily.modeling.training.building import build_model, build_optimizer, make_accelerator
-from summarily.modeling.training.checkpoints import Checkpoints, is_complete, load_state, only_writer
+from summarily.modeling.training.checkpoints import Checkpoints, load_state
 from summarily.modeling.training.collators import SummaryCollator
 from summarily.modeling.training.objective import summary_loss
 from summarily.modeling.training.progress import Progress, RunLog, stop_reason
-from summarily.modeling.training.recipe import OptimizerSection, Recipe, RecipeError, TrainingSection
+from summarily.modeling.training.recipe import OptimizerSection, Recipe, TrainingSection
 from summarily.modeling.training.train import backward, fit, judge, train
+from summarily.support.errors import RecipeError
+from summarily.support.files import is_complete, only_writer
 
 from .conftest import MODELS
 

@@ -7,8 +7,8 @@ import csv
 import pytest
 
 from summarily.metrics.meta_evaluation.human import read_judgements
-from summarily.sample import load_sample
 from summarily.spaces.judge.judging import QUESTIONS, sign_test
+from summarily.support.sample import load_sample
 from tests.spaces.browser.conftest import check_page, check_phone, download, message, take_picture
 
 pytestmark = pytest.mark.browser

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import summarily
-from summarily.sample import load_sample
+from summarily.support.sample import load_sample
 from tests.spaces.browser.conftest import check_page, check_phone, message, take_picture
 
 pytestmark = pytest.mark.browser

@@ -9,7 +9,7 @@ import json
 import pytest
 
 import summarily
-from summarily.sample import SYSTEMS, load_sample
+from summarily.support.sample import SYSTEMS, load_sample
 from tests.spaces.browser.conftest import check_page, check_phone, choose, download, message, take_picture
 
 pytestmark = pytest.mark.browser

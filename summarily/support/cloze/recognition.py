@@ -21,9 +21,9 @@ from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from summarily.metrics import weights
-from summarily.metrics.base import MissingRequirement
-from summarily.metrics.text import sentence_spans
+from summarily.support import weights
+from summarily.support.errors import MissingRequirement
+from summarily.support.text import sentence_spans
 
 KINDS = ("PERSON", "NORP", "ORG", "GPE", "FAC")
 """The paper's entity types: names, nationalities, organisations, geopolitical entities and facilities."""
@@ -230,7 +230,7 @@ class _Helper:
     """
 
     def __init__(self, path: str):
-        command = [sys.executable, "-m", "summarily.metrics.apes.recognition", path]
+        command = [sys.executable, "-m", "summarily.support.cloze.recognition", path]
         # A session of its own: an interrupt at the terminal is for us, and we end it.
         self._process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True

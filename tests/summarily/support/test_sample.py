@@ -6,8 +6,8 @@ from statistics import mean
 
 import pytest
 
-from summarily import sample
-from summarily.sample import SYSTEMS, load_sample
+from summarily.support import sample
+from summarily.support.sample import SYSTEMS, load_sample
 
 
 @pytest.fixture(scope="module")

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from summarily.metrics.apes import recognition
-from summarily.metrics.apes.recognition import Mention, Recogniser, _pieces
-from summarily.metrics.base import MissingRequirement
-from summarily.sample import load_sample
+from summarily.support.cloze import recognition
+from summarily.support.cloze.recognition import Mention, Recogniser, _pieces
+from summarily.support.errors import MissingRequirement
+from summarily.support.sample import load_sample
 
 TEXTS = ["Angela Merkel flew to Oslo.", "", "Snow fell.", "The Norwegians met Microsoft at Wembley Stadium."]
 

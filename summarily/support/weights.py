@@ -21,7 +21,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from summarily.metrics.base import MissingRequirement
+from summarily.support.errors import FileError, MissingRequirement
 
 HUB_TIMEOUT = 10.0
 """Seconds to wait for the Hub to say which commit a model is at."""
@@ -31,7 +31,7 @@ _READ_BY_LOADERS = (".json", ".txt", ".model", ".safetensors", ".bin", ".tiktoke
 _NOT_LOADED = ("README", "LICENSE", ".")
 
 
-class UntrustedWeights(RuntimeError):
+class UntrustedWeights(FileError):
     """The files of a pinned weight are not the ones that were pinned."""
 
 

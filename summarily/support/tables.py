@@ -1,4 +1,7 @@
-"""Reading what the command line is given: text files, jsonl/csv/parquet tables, or a `datasets` name."""
+"""Tables: read from jsonl, csv and parquet files or a `datasets` name, and printed in the terminal.
+
+Text files are read here too: one text per line.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import IO, Any
 
-from summarily.metrics.base import InputError
+from summarily.support.errors import InputError
 
 TABLE_ENDINGS = (".jsonl", ".json", ".csv", ".tsv", ".parquet")
 
@@ -136,3 +139,26 @@ def column(table: dict[str, list[Any]], *names: str) -> list[Any]:
         if name in table:
             return table[name]
     raise InputError(f"there is no column {names[0]!r}; the columns are: {', '.join(table) or 'none'}.")
+
+
+def format_table(header: Sequence[str], rows: Sequence[Sequence[str]], right: Sequence[int] = ()) -> str:
+    """Columns padded to their widest cell; columns named in `right` are right-aligned, empty ones left out.
+
+    Example:
+        >>> print(format_table(["metric", "mean"], [["rouge1", "0.5"]], right=[1]))
+        metric  mean
+        ------------
+        rouge1   0.5
+    """
+    columns = [i for i in range(len(header)) if header[i] or any(row[i] for row in rows)]
+    widths = {
+        i: max(len(header[i]), *(len(row[i]) for row in rows)) if rows else len(header[i]) for i in columns
+    }
+
+    def line(cells: Sequence[str]) -> str:
+        return "  ".join(
+            cells[i].rjust(widths[i]) if i in right else cells[i].ljust(widths[i]) for i in columns
+        ).rstrip()
+
+    rule = "-" * (sum(widths.values()) + 2 * (len(columns) - 1))
+    return "\n".join([line(header), rule, *map(line, rows)])

@@ -10,9 +10,9 @@ import zipfile
 import numpy as np
 import pytest
 
-from summarily.metrics import vectors
-from summarily.metrics.base import InputError, MissingRequirement
-from summarily.metrics.vectors import Vectors, load
+from summarily.support import vectors
+from summarily.support.errors import InputError, MissingRequirement
+from summarily.support.vectors import Vectors, load
 
 WORDS = ["snow", "fell", ". . .", "zürich"]
 MATRIX = np.arange(12, dtype=np.float32).reshape(4, 3) / 7

@@ -29,8 +29,8 @@ from typing import IO, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from summarily.metrics import weights
-from summarily.metrics.base import InputError, MissingRequirement
+from summarily.support import weights
+from summarily.support.errors import InputError, MissingRequirement
 
 _HUB_FILE = re.compile(r"([\w.-]+/[\w.-]+)/([\w./-]+\.\w+)")
 _CONVERTIBLE = (".txt", ".vec", ".bin")

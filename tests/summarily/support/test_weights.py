@@ -7,7 +7,8 @@ import importlib.metadata
 
 import pytest
 
-from summarily.metrics import MissingRequirement, weights
+from summarily.metrics import MissingRequirement
+from summarily.support import weights
 
 
 @pytest.mark.parametrize("name", weights.WEIGHTS)
@@ -101,7 +102,7 @@ def test_pinned_versions_are_those_of_the_offline_extra():
     from pathlib import Path
 
     config = configparser.ConfigParser()
-    config.read(Path(__file__).parents[2] / "setup.cfg")
+    config.read(Path(__file__).parents[3] / "setup.cfg")
     listed = config["options.extras_require"]["offline"].split()
     for weight in weights.WEIGHTS.values():
         assert f"{weight.package}=={weight.version}" in listed

@@ -9,18 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from summarily.metrics.apes import questions
-from summarily.metrics.apes.questions import (
-    PLACEHOLDER,
-    Entities,
-    blank,
-    make_cloze,
-    parse_question_file,
-    question_file,
-)
-from summarily.metrics.apes.recognition import Mention
-from summarily.metrics.base import InputError
-from summarily.modeling.cloze_reader import cloze_entities
+from summarily.support.cloze import marks, questions
+from summarily.support.cloze.entities import Entities
+from summarily.support.cloze.marks import PLACEHOLDER
+from summarily.support.cloze.questions import blank, make_cloze, parse_question_file, question_file
+from summarily.support.cloze.recognition import Mention
+from summarily.support.errors import InputError
 
 # Figure 3 of Eyal, Baumel and Elhadad 2019 (example 202 of the CNN/DailyMail test set).
 SUMMARY = (
@@ -41,7 +35,7 @@ def readable(cloze: questions.Cloze) -> list[tuple[str, str]]:
     """Questions and answers with names for ids, as the paper prints them."""
     names = {id: names[0] for id, names in cloze.entities.names.items()}
     return [
-        (cloze_entities.rename(q.text, names).replace(PLACEHOLDER, "____").rstrip(" ."), names[q.answer])
+        (marks.rename(q.text, names).replace(PLACEHOLDER, "____").rstrip(" ."), names[q.answer])
         for q in cloze.questions
     ]
 
@@ -272,13 +266,6 @@ def test_bad_ready_questions_say_what_is_wrong():
         parse_question_file("url\n\npassage\n\n@placeholder won\n\n@entity0")
     with pytest.raises(InputError, match="no entity for @entity9"):
         parse_question_file("url\n\npassage\n\n@placeholder beat @entity9\n\n@entity0\n\n@entity0:Ann")
-
-
-def test_questions_and_readers_mean_the_same_marks():
-    assert questions.PLACEHOLDER == cloze_entities.PLACEHOLDER
-    assert questions.ENTITY.pattern == cloze_entities.ENTITY.pattern
-    text = "@entity4 met @entity1; @entity4 left."
-    assert questions.candidates(text) == cloze_entities.candidates(text)
 
 
 def test_a_ready_name_is_one_name_whatever_it_looks_like():

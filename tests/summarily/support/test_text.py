@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from summarily.metrics.text import STOP_WORDS, STOP_WORDS_NAME, sentence_spans, sentences, word_texts, words
+from summarily.support.text import STOP_WORDS, STOP_WORDS_NAME, sentence_spans, sentences, word_texts, words
 
 SENTENCES = {
     "abbreviated titles": (

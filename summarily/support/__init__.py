@@ -1,0 +1,1 @@
+"""What everything else may use; it imports nothing of ours."""

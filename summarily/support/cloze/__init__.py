@@ -1,0 +1,1 @@
+"""Cloze questions: entities, the names they have, and the questions made of them."""

@@ -1,0 +1,231 @@
+"""Cloze questions about the named entities of a summary, and the entities themselves.
+
+One table of entities (`Entities`) serves a source, its references and a prediction: names of one entity share an id
+(`@entity3`), and every mention of a name in a text is found by string. A question is a reference sentence in which
+one entity is `@placeholder` and the others are their ids:
+
+    >>> cloze = make_cloze("Arsenal beat Burnley. Arsenal's win stands.", names=["Arsenal", "Burnley"])
+    >>> cloze.questions[0]
+    Question(text='@placeholder beat @entity1.', answer='@entity0')
+    >>> cloze.entities.anonymise("ARSENAL won at Burnley's ground.")
+    "@entity0 won at @entity1's ground."
+
+A reader numbers the ids anew, by their first occurrence in passage and question, in training and in scoring alike
+(`summarily.support.cloze.marks.relabel`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from summarily.support.cloze.entities import GIVEN, Entities, replace_spans, without_ids
+from summarily.support.cloze.marks import ENTITY, PLACEHOLDER
+from summarily.support.cloze.recognition import Mention
+from summarily.support.errors import InputError
+from summarily.support.text import sentence_spans
+
+
+class Question(NamedTuple):
+    """A sentence with `@placeholder` for one entity (at each of its mentions), and that entity's id."""
+
+    text: str
+    answer: str
+
+
+# --- questions --------------------------------------------------------------------------------------------
+
+
+@dataclass
+class Cloze:
+    """The questions of a summary, the entities they are about, and how many questions each reference gave."""
+
+    questions: list[Question]
+    entities: Entities
+    by_reference: list[int]
+
+    @property
+    def salient(self) -> set[str]:
+        """The entities that answer a question."""
+        return {question.answer for question in self.questions}
+
+
+def make_cloze(
+    references: str | Sequence[str],
+    *,
+    names: Iterable[str | Mention] | None = None,
+    source: str | None = None,
+    recognise: Any = None,
+) -> Cloze:
+    """The questions of one or several references of the same text.
+
+    Each sentence gives one question for each entity that it mentions. They depend on the references and the
+    source alone, so all systems answer the same ones; the names in a prediction are added afterwards
+    (`entities.extended`).
+
+    Args:
+        references: the summary or summaries that are asked about; or the contents of CNN/DailyMail `.question`
+            files, whose questions are taken as they are.
+        names: the entities, if they are known; by default those found in the source and the references.
+        source: the text they summarize: its entities are possible answers too, and give full names to surnames.
+        recognise: what finds the names in a list of texts; by default `recognition.recogniser()`.
+
+    Example:
+        >>> make_cloze("Snow fell in Oslo.", names=["Oslo"]).questions
+        [Question(text='Snow fell in @placeholder.', answer='@entity0')]
+    """
+    references = [references] if isinstance(references, str) else list(references)
+    ready = [parse_question_file(text) if is_question_file(text) else None for text in references]
+    references = [text if given else without_ids(text) for text, given in zip(references, ready, strict=True)]
+    source = None if source is None else without_ids(source)
+    mentions: list[Mention] = []
+    if names is not None:
+        mentions = [
+            n if isinstance(n, Mention) else Mention(n, "PERSON" if " " in n else "ORG") for n in names
+        ]
+    else:
+        texts = [text for text, given in zip(references, ready, strict=True) if given is None]
+        texts += [] if source is None else [source]
+        if recognise is None and texts:
+            from summarily.support.cloze.recognition import recogniser
+
+            recognise = recogniser()
+        mentions = [mention for found in (recognise(texts) if texts else []) for mention in found]
+    for given in ready:
+        if given is not None:
+            mentions += [Mention(name, GIVEN) for name in given.names.values()]
+    entities = Entities(mentions)
+    asked = [
+        blank(text, entities) if given is None else [given.question_about(entities)]
+        for text, given in zip(references, ready, strict=True)
+    ]
+    return Cloze([question for own in asked for question in own], entities, [len(own) for own in asked])
+
+
+def blank(text: str, entities: Entities) -> list[Question]:
+    """One question for each sentence and entity that it mentions.
+
+    All mentions of the entity in the sentence are blanked, so that the question does not hold its answer.
+
+    Example:
+        >>> entities = Entities([Mention("Ann", "PERSON"), Mention("Oslo", "GPE")])
+        >>> [question.text for question in blank("Ann left Oslo. It rained.", entities)]
+        ['@placeholder left @entity1.', '@entity0 left @placeholder.']
+    """
+    spans = entities.spans(text)
+    questions = []
+    for start, end in sentences_of(text):
+        inside = [(a - start, b - start, id) for a, b, id in spans if start <= a and b <= end]
+        sentence = text[start:end]
+        for answer in dict.fromkeys(id for _, _, id in inside):
+            blanked = [(a, b, PLACEHOLDER if id == answer else id) for a, b, id in inside]
+            questions.append(Question(replace_spans(sentence, blanked), answer))
+    return questions
+
+
+def sentences_of(text: str) -> list[tuple[int, int]]:
+    """Where sentences start and end, also where they begin with a small letter, as highlights do.
+
+    Example:
+        >>> sentences_of("Arsenal beat Burnley. a goal won it.")
+        [(0, 21), (22, 36)]
+    """
+    lowered = text.lower()
+    # Some letters change their length ("İ"); then the places would not be those of the text.
+    return sentence_spans(lowered if len(lowered) == len(text) else text)
+
+
+# --- ready questions --------------------------------------------------------------------------------------
+
+
+class QuestionFile(NamedTuple):
+    """A CNN/DailyMail `.question` file: where from, the passage, the question, the answer, names by id."""
+
+    url: str
+    passage: str
+    question: str
+    answer: str
+    names: dict[str, str]
+
+    def question_about(self, entities: Entities) -> Question:
+        """The question with the ids of a table that knows the names."""
+
+        text = ENTITY.sub(lambda match: _id_of(self.names[match.group()], entities), self.question)
+        return Question(text, _id_of(self.names[self.answer], entities))
+
+    def to_text(self) -> str:
+        """The content of the file."""
+        lines = "\n".join(f"{id}:{name}" for id, name in self.names.items())
+        return "\n\n".join([self.url, self.passage, self.question, self.answer, lines])
+
+
+def _id_of(name: str, entities: Entities) -> str:
+    if (id := entities.find(name)) is None:
+        raise InputError(f"{name!r:.60} cannot be the name of an entity; give a name with letters.")
+    return id
+
+
+def is_question_file(text: str) -> bool:
+    """Whether a text is the content of a `.question` file.
+
+    Example:
+        >>> is_question_file("Snow fell in Oslo.")
+        False
+    """
+    return PLACEHOLDER in text and text.count("\n\n") >= 3
+
+
+def parse_question_file(text: str) -> QuestionFile:
+    """Read the content of a `.question` file.
+
+    Example:
+        >>> parse_question_file("url\\n\\n@entity0 won .\\n\\n@placeholder won\\n\\n@entity0\\n\\n@entity0:Ann").names
+        {'@entity0': 'Ann'}
+    """
+    parts = text.strip("\n").split("\n\n")
+    if len(parts) < 5:
+        raise InputError(
+            f"a .question file has 5 parts between empty lines (url, passage, question, answer, names), not {len(parts)}."
+        )
+    url, passage, question, answer, lines = parts[0], *parts[1:4], "\n".join(parts[4:])
+    names = dict(line.split(":", 1) for line in lines.splitlines() if ":" in line)
+    names = {id.strip(): name.strip() for id, name in names.items()}
+    missing = [id for id in (answer.strip(), *ENTITY.findall(question)) if id not in names]
+    if missing:
+        raise InputError(
+            f"a .question file names no entity for {missing[0]}; its last part lists {list(names)[:5]}."
+        )
+    return QuestionFile(url, passage, question.strip(), answer.strip(), names)
+
+
+def question_file(question: str, answer: str, names: Mapping[str, str] | Sequence[str] = ()) -> str:
+    """A question as the content of a `.question` file: what APES takes in place of a reference.
+
+    Args:
+        question: a sentence with `@placeholder`; other entities by name or as ids.
+        answer: the missing entity, by name or as an id.
+        names: the entities by id; or a list of names that occur in the question.
+
+    Example:
+        >>> text = question_file("@placeholder beat Burnley", "Arsenal", ["Burnley"])
+        >>> parse_question_file(text).question
+        '@placeholder beat @entity1'
+    """
+    if PLACEHOLDER not in question:
+        raise InputError(
+            f"the question {question!r:.60} has no {PLACEHOLDER}; put it where the answer is missing."
+        )
+    if isinstance(names, Mapping):
+        table = dict(names)
+    else:
+        table = {f"@entity{n}": name for n, name in enumerate(dict.fromkeys([answer, *names]))}
+    if answer not in table:
+        known = {name: id for id, name in table.items()}
+        if answer not in known:
+            raise InputError(f"the answer {answer!r:.60} is not among the names {list(known)[:5]}.")
+        answer = known[answer]
+    given = Entities(Mention(name, GIVEN) for name in table.values())
+    ids = {_id_of(name, given): id for id, name in table.items()}
+    spans = [(start, end, ids[id]) for start, end, id in given.spans(question)]
+    return QuestionFile("-", "-", replace_spans(question, spans), answer, table).to_text()

@@ -1,0 +1,27 @@
+"""What can go wrong because of what we were given; the command line prints each of these in one line."""
+
+from __future__ import annotations
+
+
+class SummarilyError(Exception):
+    """The root of our errors."""
+
+
+class InputError(SummarilyError, ValueError):
+    """The input cannot be used; the message names the row and the fix."""
+
+
+class InputTypeError(InputError, TypeError):
+    """A row has the wrong type."""
+
+
+class RecipeError(SummarilyError, ValueError):
+    """The recipe cannot be used; the message names the key and the fix."""
+
+
+class MissingRequirement(SummarilyError, ImportError):
+    """A package, weight or model is missing; the message says how to get it."""
+
+
+class FileError(SummarilyError, RuntimeError):
+    """A file or folder is not what it should be, or another process holds it."""
