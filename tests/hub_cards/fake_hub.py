@@ -26,6 +26,7 @@ class Repo:
     files: dict[str, bytes] = field(default_factory=lambda: {".gitattributes": b"*.safetensors lfs\n"})
     lfs: set[str] = field(default_factory=set)
     commits: list[str] = field(default_factory=lambda: ["0" * 40])
+    private: bool = False
 
 
 @dataclass
@@ -137,7 +138,7 @@ class _Handler(BaseHTTPRequestHandler):
             return self.answer(409, {"error": "exists"})
         if key[0] == "space" and wish.get("sdk") != "gradio":
             return self.answer(400, {"error": "a Space needs an sdk"})
-        self.hub.repos[key] = Repo()
+        self.hub.repos[key] = Repo(private=wish.get("private") is True or wish.get("visibility") == "private")
         return self.answer(200, {"url": f"{self.hub.url}/{key[1]}"})
 
     def batch(self, wish: dict[str, Any]) -> None:

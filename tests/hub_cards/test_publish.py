@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from huggingface_hub import HfApi
+from huggingface_hub.errors import HfHubHTTPError
 
 from summarily.cli import main
 from summarily.hub_cards import building, publish, validation
@@ -137,12 +138,35 @@ def test_first_upload_then_nothing_then_only_what_changed(hub, api, built, tmp_p
     assert len(hub.puts) == sent  # the weights did not travel again
 
 
-def test_a_failure_that_passes_is_tried_again(hub, api, built):
+@pytest.mark.parametrize("failures", [[503, 500], [408, 429], [409, 429], [412]])
+def test_a_failure_that_passes_is_tried_again(hub, api, built, failures, monkeypatch):
+    waited = []
+    monkeypatch.setattr(publish.time, "sleep", waited.append)
     repository, folder = built["headlines"]
-    hub.failures["commit"] = [503, 500]
+    hub.failures["commit"] = list(failures)
     publish.upload(api, repository, folder, "me")
     repo = hub.repos["model", "me/headlines"]
     assert len(repo.commits) == 2 and len(repo.files) == len(contents(folder)) + 1
+    assert waited == [1, 2][: len(failures)]
+
+
+@pytest.mark.parametrize("failures", [[400], [403], [429, 429, 429]])
+def test_a_failure_that_stays_is_raised(hub, api, built, failures, monkeypatch):
+    monkeypatch.setattr(publish.time, "sleep", lambda seconds: None)
+    repository, folder = built["rouge"]
+    hub.failures["commit"] = list(failures)
+    with pytest.raises(HfHubHTTPError) as caught:
+        publish.upload(api, repository, folder, "me")
+    assert caught.value.response.status_code == failures[-1] and not hub.failures["commit"]
+    assert len(hub.repos["space", "me/rouge"].commits) == 1
+
+
+@pytest.mark.parametrize("private", [False, True])
+def test_a_new_repository_is_private_when_asked_for(hub, tmp_path, monkeypatch, private):
+    monkeypatch.setenv("HF_TOKEN", "hf_test")
+    arguments = ["publish", "metrics", "rouge", "--to", "me", "--no-load", "--folder", str(tmp_path)]
+    assert main([*arguments, *["--private"] * private]) == 0
+    assert hub.repos["space", "me/rouge"].private is private
 
 
 def test_a_commit_whose_answer_was_lost_is_not_made_twice(hub, api, built):

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from summarily.metrics import resampling
 from summarily.metrics.resampling import holm, mean_intervals, paired_test
 
 
@@ -128,3 +129,84 @@ def test_intervals_of_skewed_scores_cover(shape):
         held += low <= truth <= high
     print(f"{shape}: {held / simulations:.3f}")
     assert 0.93 <= held / simulations <= 0.97
+
+
+def by_hand(values, confidence, weights=None, resamples=2000):
+    """The studentised bootstrap one resample at a time, with the numbers that the generator gives."""
+    values, n = np.asarray(values, float), len(values)
+    weights = np.ones(n) if weights is None else np.asarray(weights, float)
+
+    def mean_and_error(x, w):
+        mean = math.fsum(w * x) / math.fsum(w)
+        return mean, math.sqrt(math.fsum(w**2 * (x - mean) ** 2)) / math.fsum(w)
+
+    mean, error = mean_and_error(values, weights)
+    ratios = []
+    for rows in np.random.default_rng(0).integers(0, n, size=(resamples, n)):
+        if not weights[rows].any():
+            ratios.append(0.0)
+            continue
+        own_mean, own_error = mean_and_error(values[rows], weights[rows])
+        ratios.append((own_mean - mean) / max(own_error, 0.05 * error))
+    high, low = np.quantile(ratios, [0.5 + confidence / 2, 0.5 - confidence / 2])
+    return mean - high * error, mean - low * error
+
+
+@pytest.mark.parametrize(
+    "values, weights",
+    [
+        ([0.5] * 11 + [0.9], None),  # a third of the resamples have no error of their own
+        ([0.1, 0.4, 0.35, 0.8, 0.05, 0.6, 0.2, 0.9, 0.3, 0.45], None),
+        ([0.0, 1.0, 0.5, 0.25, 0.75, 1.0, 0.0, 0.5, 0.2, 0.4, 0.6], [1, 4, 2, 8, 3, 1, 1, 2, 5, 5, 0]),
+        ([0.2] * 10 + [0.4, 0.9], [0] * 10 + [1, 1]),  # some resamples have no weight at all
+    ],
+)
+@pytest.mark.parametrize("confidence", [0.95, 0.8])
+def test_interval_equals_the_bootstrap_by_hand(values, weights, confidence):
+    found = mean_intervals({"a": values}, confidence, weights)["a"]
+    assert found == pytest.approx(by_hand(values, confidence, weights), rel=1e-9)
+
+
+def test_columns_share_their_resamples_and_do_not_mix():
+    columns = {"a": [0.1, 0.4, 0.35, 0.8, 0.05, 0.6, 0.2, 0.9, 0.3, 0.45], "b": [0.5] * 9 + [0.7]}
+    together = mean_intervals(columns, 0.9)
+    assert list(together) == ["a", "b"]
+    for name, values in columns.items():
+        assert together[name] == pytest.approx(mean_intervals({name: values}, 0.9)[name], rel=1e-9)
+        assert together[name] == pytest.approx(by_hand(values, 0.9), rel=1e-9)
+
+
+@pytest.mark.parametrize("weights", [None, [1, 4, 2, 8, 3, 1, 1, 2, 5, 5, 0]])
+def test_paired_test_equals_the_one_by_hand(weights):
+    a = np.array([0.9, 0.4, 0.5, 0.8, 0.3, 0.6, 0.2, 0.9, 0.3, 0.4, 0.6])
+    b = np.array([0.7, 0.5, 0.4, 0.6, 0.3, 0.7, 0.1, 0.6, 0.3, 0.2, 0.9])
+    w, n, resamples = np.ones(11) if weights is None else np.array(weights, float), 11, 300
+    observed = math.fsum(w * (a - b)) / w.sum()
+    generator = np.random.default_rng(0)
+    draws = generator.integers(0, n, size=(resamples, n))
+    signs = generator.integers(0, 2, size=(resamples, n)) * 2.0 - 1.0
+    centred = [math.fsum((w * (a - b))[rows]) / w[rows].sum() - observed for rows in draws]
+    swapped = [math.fsum(w * (a - b) * row) / w.sum() for row in signs]
+    found = paired_test(a, b, 0.9, weights, resamples)
+    assert found.difference == pytest.approx(observed, rel=1e-12)
+    assert found.p_bootstrap == (1 + sum(abs(x) >= abs(observed) - 1e-12 for x in centred)) / 301
+    assert found.p_permutation == (1 + sum(abs(x) >= abs(observed) - 1e-12 for x in swapped)) / 301
+    assert (found.low, found.high) == pytest.approx(by_hand(a - b, 0.9, weights), rel=1e-9)
+
+
+def test_blocks_of_resamples_change_nothing(monkeypatch):
+    values = {"a": [0.1, 0.4, 0.35, 0.8, 0.05, 0.6, 0.2, 0.9, 0.3, 0.45]}
+    whole = mean_intervals(values)
+    monkeypatch.setattr(resampling, "_CELLS_AT_ONCE", 70)  # seven resamples at once, and five at the end
+    assert mean_intervals(values)["a"] == pytest.approx(whole["a"], rel=1e-9)
+
+
+def test_ten_examples_are_enough_for_the_bootstrap():
+    values = [0.1, 0.4, 0.35, 0.8, 0.05, 0.6, 0.2, 0.9, 0.3]
+    expected = stats.t.interval(0.95, 8, np.mean(values), stats.sem(values))
+    assert mean_intervals({"a": values})["a"] == pytest.approx(expected)
+    assert mean_intervals({"a": [*values, 0.45]})["a"] == pytest.approx(by_hand([*values, 0.45], 0.95))
+
+
+def test_nothing_to_weigh_is_no_difference():
+    assert paired_test([0.1, 0.9], [0.5, 0.2], weights=[0, 0]) == (0.0, 0.0, 0.0, 1.0, 1.0)

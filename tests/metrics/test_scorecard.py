@@ -9,6 +9,7 @@ import pytest
 import summarily
 from summarily.metrics import Metric, Values, load
 from summarily.metrics.base import Score, Signature, make_examples
+from summarily.metrics.resampling import mean_intervals, paired_test
 from summarily.support.errors import InputError, MissingRequirement
 from summarily.support.files import write_atomically
 
@@ -299,3 +300,28 @@ if os.fork() == 0:
 raise SystemExit(os.waitstatus_to_exitcode(os.wait()[1]))
 """
     assert subprocess.run([sys.executable, "-c", code], timeout=60).returncode == 0
+
+
+def test_compare_weighs_the_examples_of_a_pooled_metric():
+    # Weights are the numbers of references, 1 and 3: the lengths 2 and 4 pool to 14 / 4, 5 and 1 to 8 / 4.
+    systems = {"A": ["aa", "aaaa"], "B": ["aaaaa", "a"]}
+    references = [["x"], ["x", "y", "z"]]
+    result = summarily.compare(systems, references, metrics={"lengths": Lengths(pooled=True)})
+    assert {name: float(card["lengths"]) for name, card in result.cards.items()} == {"A": 3.5, "B": 2.0}
+    assert result.cards["B"]["lengths"].weights == [1.0, 3.0]
+    (pair,) = result.pairs
+    assert pair.test == paired_test([2, 4], [5, 1], weights=[1, 3]) and pair.test.difference == 1.5
+    assert pair.test != paired_test([2, 4], [5, 1])
+
+
+def test_weights_concern_the_pooled_keys_of_a_score_alone():
+    columns = {"pooled": [1.0, 0.0, 0.5, 1.0] * 3, "plain": [3.0, 1.0, 2.0, 2.0] * 3}
+    weights = [1.0, 5.0, 2.0, 4.0] * 3
+    score = Score("x", columns, Signature("x"), weights=weights, averaged=("plain",)).with_interval(0.9)
+    assert score.mean == {"pooled": 6 / 12, "plain": 2.0}
+    expected = mean_intervals({"pooled": columns["pooled"]}, 0.9, weights)
+    expected |= mean_intervals({"plain": columns["plain"]}, 0.9)
+    assert {key: tuple(interval) for key, interval in score.interval.items()} == {
+        key: (*ends, 0.9) for key, ends in expected.items()
+    }
+    assert expected["plain"] != mean_intervals({"plain": columns["plain"]}, 0.9, weights)["plain"]

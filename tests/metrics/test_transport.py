@@ -140,3 +140,28 @@ def test_thousands_of_points_to_few_are_solved_exactly():
     # Any plan costs at least the way to the nearest point, and at most that of an arbitrary plan.
     costs = euclidean(many, few)
     assert costs.min(1).mean() < found < costs.mean()
+
+
+@pytest.mark.parametrize("moved", [2**-10, 2**-20, 2**-30])
+def test_what_little_has_to_move_costs_what_it_costs(moved):
+    """All but a small part of two clouds is the same: that part goes from (0, 0) to (3, 4)."""
+    first = Cloud([[0.0, 0.0], [1.0, 1.0]], [0.5 + moved, 0.5 - moved])
+    second = Cloud([[0.0, 0.0], [1.0, 1.0], [3.0, 4.0]], [0.5, 0.5 - moved, moved])
+    assert distance(first, second) == pytest.approx(5 * moved, rel=1e-6)
+    assert distance(second, first) == pytest.approx(5 * moved, rel=1e-6)
+    made = plan(first, second)
+    assert made.cost == pytest.approx(5 * moved, rel=1e-6)
+    flows = {(flow.source, flow.target): (flow.mass, flow.distance) for flow in made.flows}
+    assert flows[0, 2] == pytest.approx((moved, 5.0), rel=1e-6)
+    assert flows[0, 0] == pytest.approx((0.5, 0.0), rel=1e-12) and len(flows) == 3
+    assert flows[1, 1] == pytest.approx((0.5 - moved, 0.0), rel=1e-12)
+
+
+def test_a_plan_is_right_to_the_last_digits():
+    """Two points to two, where the cheaper way saves a millionth."""
+    costs = [[1.0, 2.0], [2.0 + 1e-6, 3.0]]
+    made = emd_plan([1, 1], [1, 1], costs)
+    assert {(flow.source, flow.target): flow.mass for flow in made.flows} == {(0, 0): 0.5, (1, 1): 0.5}
+    assert made.cost == emd([1, 1], [1, 1], costs) == 2.0
+    assert emd([1, 1], [1, 1], [[1.0, 2.0], [2.0 - 1e-6, 3.0]]) == pytest.approx(2.0 - 5e-7, abs=1e-12)
+    assert emd([3, 1], [1, 3], [[0.0, 1.0], [1.0, 0.0]]) == 0.5

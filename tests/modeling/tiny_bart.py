@@ -37,3 +37,11 @@ def tiny_transformers_led(window: int | list[int] = 8, **options) -> LEDForCondi
     positions = {"max_encoder_position_embeddings": 128, "max_decoder_position_embeddings": 32}
     config = LEDConfig(**{**SIZES, **positions, "attention_window": window, **options})
     return roughen(LEDForConditionalGeneration(config))
+
+
+def assert_random_weights(module, std, seed):
+    """Every linear layer of a module holds what this seed gives, one after the other, and no bias."""
+    generator = torch.Generator().manual_seed(seed)
+    for linear in (part for part in module.modules() if isinstance(part, torch.nn.Linear)):
+        assert torch.equal(linear.weight, torch.randn(linear.weight.shape, generator=generator) * std)
+        assert linear.bias is None or not linear.bias.any()

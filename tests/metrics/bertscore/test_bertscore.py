@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from pathlib import Path
 
@@ -146,6 +147,16 @@ def test_unsmoothed_idf_is_the_formula_of_the_thesis():
     assert idf(snow) == pytest.approx(0.405465, abs=1e-6)  # log(3 / 2)
     assert idf(fell) == idf(cls) == 0
     assert idf(slowly) == pytest.approx(1.098612, abs=1e-6)  # log(3)
+    (storm,) = tokenizer.convert_tokens_to_ids(["storm"])
+    assert idf(storm) == pytest.approx(1.098612, abs=1e-6), "as if one reference had it"
+
+
+def test_smoothed_idf_counts_a_token_that_no_reference_has():
+    metric = load("bertscore", idf=True)
+    references = ["snow fell", "snow fell slowly", "rain fell"]
+    idf = metric.statistics(metric.state(references, references).examples)
+    found = map(idf, metric.encoder.tokenizer.convert_tokens_to_ids(["storm", "slowly", "snow", "fell"]))
+    assert list(found) == pytest.approx([math.log(4 / 1), math.log(4 / 2), math.log(4 / 3), 0.0])
 
 
 def test_idf_of_another_corpus_has_another_signature_and_the_numbers_follow():

@@ -7,6 +7,7 @@ import itertools
 import json
 import pickle
 import time
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,7 @@ from hypothesis import strategies as st
 
 import summarily.metrics.rouge.scorer as scorer_module
 from summarily.metrics import InputError, load
-from summarily.metrics.rouge.scorer import TYPES, Rouge
+from summarily.metrics.rouge.scorer import TYPES, Rouge, skip_grams, skip_total
 
 ALL = list(TYPES)
 
@@ -230,8 +231,24 @@ def test_limits(mode):
     # Line breaks are not counted as bytes; a word may be cut.
     assert tokens("abc\ndef\nghi", limit_bytes=6) == ["abc", "def"]
     assert tokens("abc\ndef\nghi", limit_bytes=7) == ["abc", "def", "g"]
+    # A line that ends exactly at the limit is whole, and the next one is not begun.
+    assert (
+        tokens("a b\nc d", limit_words=2)
+        == tokens("a b\nc d", limit_words=2, split_sentences=True)
+        == ["a", "b"]
+    )
+    assert tokens("A b. C d.", limit_words=2, split_sentences=True) == ["a", "b"]
+    assert tokens("A b. C d.", limit_words=3, split_sentences=True) == ["a", "b", "c"]
     # A character of two bytes that is cut in two is dropped.
     assert tokens("né x", limit_bytes=2) == ["n"]
+
+
+@pytest.mark.parametrize("limit", [{"limit_words": 2}, {"limit_bytes": 3}])
+def test_a_text_that_ends_exactly_at_the_limit_is_not_cut(limit):
+    def cut(text):
+        return Rouge(**limit).compute([text], ["x"]).counts["truncated"]
+
+    assert [cut(text) for text in ("a", "a b", "a b\n", "a b\nc", "a b c")] == [0, 0, 0, 1, 1]
 
 
 def test_counts():
@@ -358,3 +375,20 @@ def test_examples_in_the_card():
     result = doctest.testfile(str(card), module_relative=False)
     assert result.attempted > 5
     assert result.failed == 0
+
+
+def test_explained_skip_bigrams_are_those_that_were_counted():
+    # At most four words stand between the two of a pair: "a f" is one, "a g" is none.
+    why = Rouge(types=["rougeSU4"]).explain("a b c d e f g", "a b c d e f g")["types"]["rougeSU4"]
+    found = {tuple(match["gram"]): match["count"] for match in why["matches"]}
+    assert found == dict(Counter(skip_grams(list("abcdefg"))))
+    assert ("a", "f") in found and ("a", "g") not in found and ("g",) not in found
+    assert sum(found.values()) == why["per_reference"][0]["hits"] == skip_total(7) == 6 + 6 + 5 + 4 + 3 + 2
+
+
+@settings(deadline=None, max_examples=50)
+@given(*[st.lists(st.sampled_from("abcd"), max_size=12).map(" ".join)] * 2)
+def test_explained_grams_add_up_to_the_hits(prediction, reference):
+    types = Rouge(types=["rouge1", "rouge3", "rougeSU4"]).explain(prediction, reference)["types"]
+    for name, why in types.items():
+        assert sum(match["count"] for match in why["matches"]) == why["per_reference"][0]["hits"], name

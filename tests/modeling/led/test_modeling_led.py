@@ -28,7 +28,7 @@ from tests.modeling.common import (
     padded_batch,
     without_dropout,
 )
-from tests.modeling.tiny_bart import SIZES, roughen, tiny_bart, tiny_transformers_led
+from tests.modeling.tiny_bart import SIZES, assert_random_weights, roughen, tiny_bart, tiny_transformers_led
 
 
 def tiny_led(**options) -> LedForConditionalGeneration:
@@ -139,6 +139,8 @@ def test_random_attention_repeats_and_leaves_the_rest_of_bart():
     assert torch.equal(one.state_dict()[weight], same.state_dict()[weight])
     assert not torch.equal(one.state_dict()[weight], other.state_dict()[weight])
     assert torch.equal(one.model.encoder.layers[0].fc1.weight, bart.model.encoder.layers[0].fc1.weight)
+    for index, layer in enumerate(one.model.encoder.layers):  # seeds 1, 2 and so on
+        assert_random_weights(layer.self_attn, one.config.init_std, 1 + index)
     with pytest.raises(ValueError, match="attention='zero' is unknown"):
         LedForConditionalGeneration.from_bart(bart, attention="zero")
 

@@ -78,7 +78,14 @@ class TestLikeEveryModel(Seq2SeqModelChecks):
             assert (together[index, :, width:].exp() < 1e-15).all()
 
     def test_a_half_precision_model_generates(self, model, batch):
-        self.generate(copy.deepcopy(model).to(torch.bfloat16), batch)
+        """Every token has, in full precision, a probability close to that of the best one."""
+        written = self.generate(copy.deepcopy(model).to(torch.bfloat16), batch)
+        with torch.no_grad():
+            inputs = {name: batch[name] for name in ("input_ids", "attention_mask")}
+            log = model(**inputs, decoder_input_ids=written[:, :-1]).logits
+        log[..., model.generation_config.eos_token_id] = -torch.inf  # until the shortest length is reached
+        chosen = log.gather(2, written[:, 1:, None])[..., 0][:, :12]
+        assert chosen.shape[1] == 12 and (log.amax(-1)[:, :12] - chosen).max() < 0.1
 
 
 # --- the equations ----------------------------------------------------------------------------------------
@@ -233,6 +240,31 @@ def test_sampling_repeats_with_a_seed_and_follows_the_probabilities():
         expected = model(input_ids=source, decoder_input_ids=torch.tensor([[0]])).logits[0, 0].exp()
     seen = torch.bincount(drawn, minlength=22) / 4000
     assert (seen - expected).abs().max() < 0.03
+
+
+def test_beams_take_all_of_their_state_along(model):
+    """A cache whose rows change places goes on as one that was filled in the new order, coverage included."""
+    batch = copy_batch()
+    source = {name: batch[name] for name in ("input_ids", "attention_mask")}
+    with torch.no_grad():
+        encoded = model.model.encoder(**source)
+        mask = batch["attention_mask"]
+        rows = torch.randint(3, 20, (6, 4), generator=torch.Generator().manual_seed(0))
+        order = torch.tensor([1, 1, 2, 3, 5, 4])  # within the two rows of each source
+        moved, filled = PointerGeneratorCache(), PointerGeneratorCache()
+        options = {"encoder_outputs": encoded, "attention_mask": mask, "use_cache": True}
+        model(decoder_input_ids=rows[:, :3], past_key_values=moved, **options)
+        model(decoder_input_ids=rows[order, :3], past_key_values=filled, **options)
+        before = moved.attended.clone()
+        moved.reorder_cache(order)
+        last = rows[:, 3:]
+        found, expected = (
+            model(decoder_input_ids=last, past_key_values=cache, **options).logits
+            for cache in (moved, filled)
+        )
+    torch.testing.assert_close(found, expected)
+    assert not torch.allclose(before, before[order]), "or the order would not matter"
+    torch.testing.assert_close(before.sum(1), torch.full((6,), 3.0))  # the attention of three tokens
 
 
 def test_the_source_is_projected_once_per_summary(model):

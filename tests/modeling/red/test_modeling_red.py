@@ -18,7 +18,7 @@ from tests.modeling.common import (
     without_dropout,
 )
 from tests.modeling.led.test_modeling_led import tiny_led
-from tests.modeling.tiny_bart import SIZES, roughen, tiny_bart
+from tests.modeling.tiny_bart import SIZES, assert_random_weights, roughen, tiny_bart
 
 FIELDS = {**SIZES, "max_position_embeddings": 64, "max_encoder_position_embeddings": 64, "chunk_length": 4}
 
@@ -104,6 +104,16 @@ def test_random_attention_repeats():
         for seed in (1, 1, 2)
     )
     assert torch.equal(one, same) and not torch.equal(one, other)
+    red = RedForConditionalGeneration.from_bart(bart, attention="random", seed=5)
+    for index, layer in enumerate(red.model.encoder.layers):
+        assert_random_weights(layer.self_attn, red.config.init_std, 5 + index)
+
+
+def test_every_layer_hashes_in_its_own_way():
+    red = tiny_red(hash_seed=3, attention_types=["lsh", "lsh"])
+    first, second = (layer.self_attn for layer in red.model.encoder.layers)
+    assert (first.seed, second.seed) == (6, 7), "no two seeds share a layer's"
+    assert not torch.equal(first.rotations, second.rotations)
 
 
 class TestTheThesis:

@@ -1,4 +1,5 @@
 import errno
+import pickle
 import random
 
 import numpy as np
@@ -124,3 +125,20 @@ def test_two_runs_cannot_write_to_one_folder(tmp_path):
         pass
     with only_writer(tmp_path):
         pass
+
+
+class Runs:
+    """Would create a file when it is unpickled."""
+
+    def __init__(self, path):
+        self.path = path
+
+    def __reduce__(self):
+        return open, (str(self.path), "w")
+
+
+def test_nothing_in_a_checkpoint_is_executed(tmp_path):
+    torch.save({"step": 1, "more": Runs(tmp_path / "ran")}, tmp_path / "state.pt")
+    with pytest.raises(pickle.UnpicklingError, match="Weights only load failed"):
+        load_state(tmp_path / "state.pt")
+    assert not (tmp_path / "ran").exists()

@@ -1,3 +1,4 @@
+import dataclasses
 import gzip
 import json
 
@@ -137,6 +138,9 @@ def test_rare_words_become_unk_but_references_stay(tmp_path):
                           rare_words_below=2)  # fmt: skip
     last = load_corpus(section, tmp_path)["test"][3]
     assert (last["source"], last["target"], last["references"]) == ("oil UNK", "oil UNK", ["oil plunge"])
+    for minimum, kept in ((3, "oil rose"), (4, "oil UNK")):  # "rose" is there three times
+        exact = dataclasses.replace(section, rare_words_below=minimum)
+        assert load_corpus(exact, tmp_path)["test"][0]["source"] == kept
 
 
 def test_long_documents_end_with_their_conclusion():

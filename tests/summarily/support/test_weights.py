@@ -176,3 +176,26 @@ def test_the_hub_is_asked_for_the_commit_when_online(monkeypatch):
 def test_check_reads_no_weights(monkeypatch):
     monkeypatch.setattr(weights, "file_hash", lambda path: pytest.fail(f"{path} was hashed"))
     weights.check("minilm")
+
+
+def test_which_file_holds_what_is_part_of_the_hash(tmp_path):
+    for name, first, second in (("a", "1", "2"), ("b", "2", "1")):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "vocab.txt").write_text(first)
+        (tmp_path / name / "merges.txt").write_text(second)
+    assert weights.content_hash(tmp_path / "a") != weights.content_hash(tmp_path / "b")
+
+
+def test_the_hash_of_a_folder_is_that_of_its_files_hashes_and_names(tmp_path):
+    import hashlib
+
+    (tmp_path / "part").mkdir()
+    (tmp_path / "part" / "config.json").write_bytes(b"{}")
+    (tmp_path / "a.txt").write_bytes(b"a")
+    (tmp_path / ".hidden.json").write_bytes(b"not read")
+    (tmp_path / "notes.md").write_bytes(b"not read")
+    lines = (
+        f"{hashlib.sha256(b'a').hexdigest()}  a.txt\n{hashlib.sha256(b'{}').hexdigest()}  part/config.json\n"
+    )
+    assert weights.content_hash(tmp_path) == hashlib.sha256(lines.encode()).hexdigest()
+    assert weights.content_hash(tmp_path / "a.txt") == hashlib.sha256(b"a").hexdigest()

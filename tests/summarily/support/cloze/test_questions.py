@@ -116,6 +116,27 @@ def test_a_surname_that_two_people_have_stays_for_itself():
     assert table.anonymise("Clinton spoke.") != table.anonymise("Bill Clinton spoke.")
 
 
+@pytest.mark.parametrize(
+    "names", itertools.permutations(["Obama", "Barack Obama", "Barack Hussein Obama"]), ids=" / ".join
+)
+def test_longer_names_join_first_in_whatever_order_they_come(names):
+    """ "Obama" alone could be of either of the others, until they are one."""
+    table = people(*names)
+    (found,) = table.names.values()
+    assert sorted(found, key=len) == ["Obama", "Barack Obama", "Barack Hussein Obama"]
+    assert found[0] == "Barack Hussein Obama", "the longest name has the entity"
+    assert {table.find(name) for name in names} == set(table.names)
+
+
+def test_first_names_join_their_owner_as_surnames_do():
+    table = people("Aaron Ramsey", "Ann Lee", "Aaron", "Lee")
+    assert table.names == {"@entity0": ["Aaron Ramsey", "Aaron"], "@entity1": ["Ann Lee", "Lee"]}
+    assert table.anonymise("Aaron met Lee and Ann.") == "@entity0 met @entity1 and Ann."
+    shared = people("Aaron Ramsey", "Aaron Lee", "Aaron")
+    assert len(shared) == 3, "nobody knows which"
+    assert people("Ann Mary Lee", "Mary").names.keys() == {"@entity0", "@entity1"}, "neither first nor last"
+
+
 def test_a_bare_surname_is_found_although_it_was_never_recognised():
     assert people("Aaron Ramsey").anonymise("A goal by ramsey.") == "A goal by @entity0."
     both = people("Bill Clinton", "Hillary Clinton")
