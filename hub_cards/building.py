@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from summarily.support.errors import InputError
+from summarily.support.folders import package_folder
 from summarily.support.suggestions import did_you_mean
 
 KINDS = ("metrics", "models", "spaces")
@@ -68,10 +69,8 @@ def _of_kind(kind: str) -> list[Repository]:
             Repository(kind, name, Path(summarily.hub_cards.folder(name)))
             for name in summarily.hub_cards.shipped()
         ]
-    import summarily.spaces
-
-    root = Path(summarily.spaces.__path__[0])
-    return [Repository(kind, path.parent.name, path.parent) for path in sorted(root.glob("*/app.py"))]
+    apps = sorted(package_folder("spaces").glob("*/app.py"))
+    return [Repository(kind, path.parent.name, path.parent) for path in apps]
 
 
 def build(repository: Repository, folder: Path) -> Path:

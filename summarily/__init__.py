@@ -11,12 +11,13 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 from summarily.registration import register, register_on_import
+from summarily.support import hooks
 from summarily.support.version import __version__
 
 if TYPE_CHECKING:
     from summarily.metrics.hooks import compute_metrics, reward
     from summarily.metrics.scorecard import Comparison, Scorecard, compare, score
-    from summarily.summarizer import Summarizer
+    from summarily.modeling.generation.summarizer import Summarizer
     from summarily.support.sample import load_sample
 
 _WHERE = {
@@ -27,7 +28,7 @@ _WHERE = {
     "compute_metrics": "summarily.metrics.hooks",
     "reward": "summarily.metrics.hooks",
     "load_sample": "summarily.support.sample",
-    "Summarizer": "summarily.summarizer",
+    "Summarizer": "summarily.modeling.generation.summarizer",
 }
 
 __all__ = [
@@ -57,4 +58,5 @@ def __dir__() -> list[str]:
     return sorted(__all__)
 
 
+hooks.provide(score="summarily.metrics.scorecard:score", reward="summarily.metrics.hooks:reward")
 register_on_import()

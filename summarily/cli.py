@@ -38,15 +38,15 @@ _EXTENSIONS = {
         "BART to LED or RED, pointer-generator to APESO, LED to transformers' and back",
     ),
     "profile-memory": (
-        "summarily.modeling.memory_profile",
+        "summarily.studies.memory",
         "peak memory of a training step by length and window",
     ),
     "publish": ("summarily.hub_cards.publish", "build, check and upload metrics, models and demos"),
-    "study": ("summarily.modeling.training.study", "train and compare: the papers' tables at our scale"),
+    "study": ("summarily.studies.cli", "train and compare: the papers' tables at our scale"),
     "summarize": ("summarily.summarizer", "summarize texts with a shipped or a Hub model"),
     "train": ("summarily.modeling.training.cli", "train a summarizer from a recipe"),
     "tune-penalties": (
-        "summarily.modeling.generation.tune_penalties",
+        "summarily.studies.penalties",
         "choose alpha, beta and gamma of the beam search",
     ),
     "train-reader": ("summarily.modeling.training.reading", "train a reader of cloze questions, for APES"),

@@ -96,7 +96,7 @@ def _register_pipeline_with_transformers() -> None:
 
 
 def _register_pipeline() -> None:
-    from summarily.summarizer import register_pipeline
+    from summarily.modeling.generation.summarizer import register_pipeline
 
     register_pipeline()
 

@@ -16,13 +16,22 @@ import summarily.hub_cards
 import summarily.metrics
 import summarily.modeling
 import summarily.spaces
+import summarily.studies
+import summarily.support
 
 ROOT = Path(__file__).parents[1]
 
 
 def modules() -> list[str]:
     names = [f"summarily.{path.stem}" for path in (ROOT / "summarily").glob("[a-z]*.py")]
-    for package in (summarily.hub_cards, summarily.metrics, summarily.modeling, summarily.spaces):
+    for package in (
+        summarily.hub_cards,
+        summarily.metrics,
+        summarily.modeling,
+        summarily.spaces,
+        summarily.studies,
+        summarily.support,
+    ):
         names.append(package.__name__)
         names += [module.name for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}.")]
     apps = [name for name in names if re.fullmatch(r"summarily\.(metrics|spaces)\.\w+\.app", name)]

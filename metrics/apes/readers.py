@@ -63,7 +63,7 @@ class Reader(Protocol):
 
 def shipped_folder(reader: str) -> str:
     """Where the weights of a reader of ours are."""
-    from summarily.hub_cards import folder, shipped
+    from summarily.support.shipped import folder, shipped
 
     name = SHIPPED[reader]
     if name not in shipped():

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from summarily.support.cloze.marks import Answer
 
 LIGHT_READER = "cross"
-"""Which of our readers the light preset uses: the one that reads held-out articles better (see STUDY.md)."""
+"""Which of our readers the light preset uses: the one that reads held-out articles better (see `studies/apes/STUDY.md`)."""
 
 
 @dataclass

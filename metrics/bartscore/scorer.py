@@ -116,7 +116,7 @@ class Bartscore(Metric):
             return self.named_model
         if self.preset == "paper":
             return PAPER_MODELS[self.variant]
-        from summarily.hub_cards import folder
+        from summarily.support.shipped import folder
 
         return folder(LIGHT_MODEL)
 

@@ -172,7 +172,7 @@ class Bleurt(Metric):
             return self.named_model
         if self.preset == "paper":
             return PAPER_MODEL
-        from summarily.hub_cards import folder
+        from summarily.support.shipped import folder
 
         return folder(LIGHT_MODEL)
 

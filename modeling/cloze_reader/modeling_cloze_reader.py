@@ -258,7 +258,7 @@ class ClozeReader(PreTrainedModel):
 
         Example:
 
-        >>> from summarily.hub_cards import folder
+        >>> from summarily.support.shipped import folder
         >>> reader = ClozeReader.from_pretrained(folder("cloze-reader"))
         >>> passage, question = "@entity4 beat @entity2 on Sunday .", "@entity4 beat @placeholder on Sunday ."
         >>> reader.answer([passage], [[question]], [{"@entity2": "Burnley"}])[0][0].name

@@ -259,7 +259,7 @@ class CrossReader(AdaptedEncoderModel):
 
         Example:
 
-        >>> from summarily.hub_cards import folder
+        >>> from summarily.support.shipped import folder
         >>> reader = CrossReader.from_pretrained(folder("cross-reader"))
         >>> names = {"@entity0": "Arsenal", "@entity1": "Burnley"}
         >>> passage, question = "@entity0 beat @entity1 on Sunday.", "On Sunday @placeholder beat @entity1."

@@ -11,6 +11,7 @@ from accelerate.utils import gather_object
 from summarily.modeling.training.collators import IGNORED_LABEL, TEXT_COLUMNS, pack, row_lengths
 from summarily.modeling.training.corpora import cut_bytes, cut_words
 from summarily.modeling.training.recipe import EvaluationSection
+from summarily.support.hooks import hook
 
 if TYPE_CHECKING:
     from accelerate import Accelerator
@@ -94,10 +95,8 @@ def score_summaries(
     metrics: Sequence[str] | Mapping[str, Mapping[str, Any]] | None = None,
 ) -> tuple[dict[str, float], dict[str, str]]:
     """The mean of every score of the section's metrics, or of these `metrics`, and the metrics' signatures."""
-    import summarily
-
     references, sources = list(rows["references"]), list(rows["source"])
-    card = summarily.score(
+    card = hook("score")(
         list(summaries),
         references,
         sources=sources,

@@ -33,9 +33,9 @@ from summarily.support.files import is_complete, write_atomically, write_folder
 from summarily.support.version import __version__
 
 if TYPE_CHECKING:
-    from summarily.metrics.apes.corpus import Reading
     from summarily.modeling.cloze_reader.modeling_cloze_reader import ClozeReader
     from summarily.modeling.cross_reader.modeling_cross_reader import CrossReader
+    from summarily.modeling.training.cloze_corpus import Reading
     from summarily.modeling.training.progress import RunResult
 
     Reader = ClozeReader | CrossReader
@@ -260,7 +260,7 @@ def train_reader(
         data: the data folder, by default the environment variable `SUMMARILY_DATA`.
         resume: go on with the run in `output_dir`; otherwise that folder is moved aside first.
     """
-    from summarily.metrics.apes.corpus import load_or_make, read_corpus
+    from summarily.modeling.training.cloze_corpus import load_or_make, read_corpus
 
     accelerator = make_accelerator(recipe.training)
     folder = Path(output_dir)

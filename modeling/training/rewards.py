@@ -22,8 +22,10 @@ from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from typing import Any, NamedTuple
 
+from summarily.support.hooks import hook
+
 RewardFunction = Callable[..., Sequence[float]]
-"""`(completions, references, **columns) -> list[float]`, such as `summarily.metrics.hooks.reward("sms")`."""
+"""`(completions, references, **columns) -> list[float]`, such as `summarily.reward("sms")`."""
 
 
 class Rewards(NamedTuple):
@@ -66,8 +68,6 @@ def load_rewards(
         >>> rouge(["a cat sat"], references=["a cat sat"])
         [1.0]
     """
-    from summarily.metrics.hooks import reward
-
     if isinstance(rewards, str) or callable(rewards):
         rewards = [rewards]
     options = options or {}
@@ -76,6 +76,7 @@ def load_rewards(
         raise ValueError(
             f"reward_options has {unknown[0]!r}, which is not among the rewards {list(rewards)}."
         )
+    reward = hook("reward")
     return [reward(one, **options.get(one, {})) if isinstance(one, str) else one for one in rewards]
 
 

@@ -15,13 +15,13 @@ from typing import Any
 
 import torch
 
-from summarily import Summarizer
-from summarily.hub_cards import summarizers
 from summarily.metrics.cost import Meter
+from summarily.modeling.generation.summarizer import Summarizer
 from summarily.modeling.generation.summary_beam_search import summary_beam_search
 from summarily.spaces.markup import heat_map, note, number, shaded_words, table
 from summarily.spaces.serving import check_length
 from summarily.support.errors import InputError
+from summarily.support.shipped import summarizers
 
 LONGEST_TEXT = 80_000
 LARGEST_CHECKPOINT = 2 * 2**30

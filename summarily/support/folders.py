@@ -1,7 +1,8 @@
-"""Where the data are, and where we keep what is worth keeping."""
+"""Where things are: the user's data, and the files that come with the package."""
 
 from __future__ import annotations
 
+import importlib.util
 import os
 from pathlib import Path
 
@@ -22,3 +23,15 @@ def data_folder(folder: str | os.PathLike[str] | None = None, default: str | Non
     if not chosen:
         raise InputError("where are the data? Give --data FOLDER or set SUMMARILY_DATA.")
     return Path(chosen).expanduser()
+
+
+def package_folder(name: str) -> Path:
+    """Where a sub-package lies, for the files in it; nothing of it is imported.
+
+    Example:
+        >>> (package_folder("spaces") / "style.css").is_file()
+        True
+    """
+    spec = importlib.util.find_spec(f"summarily.{name}")
+    assert spec is not None and spec.submodule_search_locations, f"summarily.{name} is a package"
+    return Path(spec.submodule_search_locations[0])

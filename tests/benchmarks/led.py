@@ -19,7 +19,7 @@ from transformers import BartConfig, BartForConditionalGeneration, LEDConfig, LE
 from summarily.modeling import LedForConditionalGeneration
 from summarily.modeling.attention.window import plan_first_token
 from summarily.modeling.generation.shared_cross_attention import generate_with_shared_cross_attention
-from summarily.modeling.memory_profile import peak_of
+from summarily.studies.memory import peak_of
 from tests.benchmarks.timing import ratio
 
 BASE = {

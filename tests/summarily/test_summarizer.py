@@ -12,7 +12,7 @@ import torch
 
 import summarily
 from summarily.cli import main
-from summarily.summarizer import LONG, Summarizer
+from summarily.modeling.generation.summarizer import LONG, Summarizer
 from summarily.support.errors import InputError, InputTypeError
 
 STORY = "Norsk Papir AS said its board approved a two-for-one stock split and raised its quarterly dividend."

@@ -12,8 +12,8 @@ from safetensors.torch import load_file
 from transformers import AutoModel
 
 from summarily.cli import main
-from summarily.metrics.apes.corpus import Reading, write_corpus
 from summarily.modeling.training import reading as reading_module
+from summarily.modeling.training.cloze_corpus import Reading, write_corpus
 from summarily.modeling.training.reading import (
     accuracies,
     asked_sentences,

@@ -10,8 +10,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from summarily.modeling.pointer_generator.news import ALL_NEWS, LEADS, PASSAGES, SENTENCES, prepare_pairs
-from summarily.modeling.training.study import Cell, run_cells
+from summarily.studies.copying.news import ALL_NEWS, LEADS, PASSAGES, SENTENCES, prepare_pairs
+from summarily.studies.runner import Cell, run_cells
 
 RECIPE = "apeso_news"
 STEPS = {"sentences": 1200, "passages": 600, "leads": 600}

@@ -19,11 +19,11 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any, Literal, NamedTuple
 
-from summarily.modeling.apeso.study_report import ROUGE, document
-from summarily.modeling.generation.tune_penalties import Point, Tuning
-from summarily.modeling.pointer_generator.learning_to_copy import RECIPE, STAGES, cell, scaled, train_start
-from summarily.modeling.pointer_generator.news import first_sentences
-from summarily.modeling.training.study import run_cells
+from summarily.studies.apeso.report import ROUGE, document
+from summarily.studies.copying.learning_to_copy import RECIPE, STAGES, cell, scaled, train_start
+from summarily.studies.copying.news import first_sentences
+from summarily.studies.penalties import Point, Tuning
+from summarily.studies.runner import run_cells
 
 APES = ("apes", "apes_entities", "apes_salient_entities")
 
@@ -316,8 +316,8 @@ def score_study(
         overrides: as for the runs.
         apes: options of the metric, such as another reader.
     """
-    import summarily
     from summarily.metrics.resampling import paired_test
+    from summarily.metrics.scorecard import score
     from summarily.modeling.training.corpora import load_corpus
     from summarily.modeling.training.recipe import load_recipe
 
@@ -337,7 +337,7 @@ def score_study(
     }
     metrics = {"rouge": {}, "apes": dict(apes or {})}
     cards = {
-        name: summarily.score(texts, references, sources, metrics=metrics, confidence=0.95, progress=False)
+        name: score(texts, references, sources, metrics=metrics, confidence=0.95, progress=False)
         for name, texts in systems.items()
     }
     result: dict[str, Any] = {"examples": len(rows), "rows": {}, "tests": []}

@@ -4,7 +4,7 @@ Three collections of news give passages and sentences about them: CNN/DailyMail 
 Reuters articles whose lead sentence is asked about with the rest as the passage. Articles are split by a hash of their
 text, so no article and no copy of it is in two splits.
 
-    python -m summarily.metrics.apes.corpus --data FOLDER --output cloze.jsonl.gz
+    python -m summarily.modeling.training.cloze_corpus --data FOLDER --output cloze.jsonl.gz
 """
 
 from __future__ import annotations
@@ -248,7 +248,9 @@ def load_or_make(
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(prog="python -m summarily.metrics.apes.corpus", description=__doc__)
+    parser = argparse.ArgumentParser(
+        prog="python -m summarily.modeling.training.cloze_corpus", description=__doc__
+    )
     parser.add_argument("--data", metavar="FOLDER", help="folder of the data (default: SUMMARILY_DATA)")
     parser.add_argument("--output", required=True, metavar="FILE", help="the file to write (.jsonl.gz)")
     parser.add_argument("--cache", metavar="FOLDER", help="remember the entities found here")

@@ -21,9 +21,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from summarily.modeling.bleurt.perturbations import Pair, make_pairs
 from summarily.modeling.bleurt.tokenization_bleurt import PairIds, PairTokenizer
 from summarily.modeling.training.recipe import Recipe, TrainingSection, load_recipe
+from summarily.studies.bleurt.perturbations import Pair, make_pairs
 
 if TYPE_CHECKING:
     from summarily.modeling.bleurt.modeling_bleurt import BleurtForScoring
@@ -55,9 +55,9 @@ def read_rows(path: Path) -> list[dict[str, Any]]:
 
 def measure_signals(pairs: Sequence[Pair], names: Sequence[str]) -> list[list[float]]:
     """What the metrics say about each pair, in the order of `names`."""
-    import summarily
+    from summarily.metrics.scorecard import score
 
-    card = summarily.score(
+    card = score(
         [pair.candidate for pair in pairs], [pair.reference for pair in pairs], metrics=list(METRICS)
     )
     columns = {key: values for score in card.values() for key, values in score.per_example.items()}

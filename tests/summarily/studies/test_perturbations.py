@@ -6,8 +6,8 @@ import random
 
 import pytest
 
-from summarily.modeling.bleurt import perturbations
-from summarily.modeling.bleurt.perturbations import drop, make_pairs, passages, shorten, swap
+from summarily.studies.bleurt import perturbations
+from summarily.studies.bleurt.perturbations import drop, make_pairs, passages, shorten, swap
 from summarily.support.sample import load_sample
 
 WORDS = [f"w{number}" for number in range(30)]

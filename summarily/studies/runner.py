@@ -6,8 +6,6 @@ so a study that is stopped goes on where it was: finished cells are not run agai
 
 from __future__ import annotations
 
-import argparse
-import importlib
 import json
 import os
 import signal
@@ -106,46 +104,3 @@ def predictions(cell: Cell, folder: Path) -> tuple[list[str], list[list[str]]]:
     lines = (folder / cell.name / "predictions.jsonl").read_text(encoding="utf-8").splitlines()
     rows = [json.loads(line) for line in lines]
     return [row["prediction"] for row in rows], [row["references"] for row in rows]
-
-
-# --- command ----------------------------------------------------------------------------------------------
-
-STUDIES = {
-    "apes": (
-        "summarily.metrics.apes.study",
-        "does APES measure what it should? readers, known summaries, people",
-    ),
-    "apeso": (
-        "summarily.modeling.apeso.study",
-        "does the entity layer help? pointer-generator and APESO on news",
-    ),
-    "attention": (
-        "summarily.modeling.attention_variants.study",
-        "attention mechanisms on headlines, equal budgets",
-    ),
-    "bleurt": (
-        "summarily.modeling.bleurt.training",
-        "our small BLEURT: signals of other metrics, then people's ratings",
-    ),
-    "long": (
-        "summarily.modeling.led.study",
-        "LED and RED on papers: by length, starts, window and attention",
-    ),
-    "self-critical": (
-        "summarily.modeling.training.self_critical_study",
-        "learning from ROUGE-L, WMS, SMS and S+WMS",
-    ),
-}
-
-
-def add_parser(commands: Any) -> None:
-    """Add `summarily study NAME`; each study's module has `add_arguments` and `run`."""
-    parser = commands.add_parser("study", help="train and compare: the papers' tables at our scale")
-    kinds = parser.add_subparsers(title="studies", required=True, metavar="STUDY")
-    for name, (module_name, text) in STUDIES.items():
-        module = importlib.import_module(module_name)
-        study = kinds.add_parser(
-            name, help=text, description=module.__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-        )
-        module.add_arguments(study)
-        study.set_defaults(run=module.run)

@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 
 from summarily.cli import main
-from summarily.metrics.apes import experiments
 from summarily.metrics.apes.scorer import Apes
+from summarily.studies.apes import experiments
 from summarily.support.cloze.entities import Entities
 from summarily.support.cloze.recognition import Mention
 from summarily.support.sample import SYSTEMS, load_sample
-from tests.metrics.apes.test_corpus import data_folder, write_rows
+from tests.modeling.training.test_cloze_corpus import data_folder, write_rows
 
 
 @pytest.fixture

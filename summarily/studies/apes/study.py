@@ -91,9 +91,9 @@ def stored(folder: Path, name: str, make: Callable[[], Any]) -> Any:
 
 def run_accuracy(folder: Path, options: argparse.Namespace, readers: Sequence[str]) -> None:
     """Trained readers on dev (the choice) and test, baselines on test."""
-    from summarily.metrics.apes import experiments
-    from summarily.metrics.apes.corpus import load_or_make, read_corpus
     from summarily.metrics.apes.readers import load_reader
+    from summarily.modeling.training.cloze_corpus import load_or_make, read_corpus
+    from summarily.studies.apes import experiments
 
     corpus = load_or_make(folder / "cloze.jsonl.gz", options.data, options.cache)
     for split, names in (("dev", readers), ("test", list(dict.fromkeys([*readers, *BASELINES])))):
@@ -107,9 +107,9 @@ def run_accuracy(folder: Path, options: argparse.Namespace, readers: Sequence[st
 
 
 def run_rows(folder: Path, options: argparse.Namespace, readers: Sequence[str]) -> None:
-    from summarily.metrics.apes import experiments
     from summarily.metrics.apes.scorer import Apes
     from summarily.metrics.meta_evaluation.human import read_judgements
+    from summarily.studies.apes import experiments
     from summarily.support.folders import data_folder
 
     data = data_folder(options.data)
@@ -132,9 +132,9 @@ def run_rows(folder: Path, options: argparse.Namespace, readers: Sequence[str]) 
 
 
 def run_people(folder: Path, options: argparse.Namespace, readers: Sequence[str]) -> None:
-    from summarily.metrics.apes import experiments
     from summarily.metrics.apes.scorer import Apes
     from summarily.metrics.meta_evaluation.human import read_judgements
+    from summarily.studies.apes import experiments
     from summarily.support.folders import data_folder
 
     data = data_folder(options.data)

@@ -17,10 +17,10 @@ from transformers import (
     BartForConditionalGeneration,
 )
 
-from summarily.modeling.led import study
 from summarily.modeling.training.random_starts import StartTokenizer
 from summarily.modeling.training.recipe import TokenizerSection
 from summarily.modeling.training.tokenizers import train_tokenizer
+from summarily.studies.long import study
 
 TINY = (
     "data.limits.train=6",

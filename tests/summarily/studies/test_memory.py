@@ -8,8 +8,8 @@ import json
 import numpy as np
 import pytest
 
-from summarily.modeling import memory_profile
-from summarily.modeling.memory_profile import (
+from summarily.studies import memory as memory_profile
+from summarily.studies.memory import (
     Cell,
     add_parser,
     cells_of,

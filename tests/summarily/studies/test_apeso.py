@@ -7,9 +7,10 @@ import json
 
 import pytest
 
-from summarily.modeling.apeso import study, study_report
-from summarily.modeling.pointer_generator import learning_to_copy
-from tests.modeling.small_study import SETTINGS, run_here, write_news
+from summarily.studies.apeso import report as study_report
+from summarily.studies.apeso import study
+from summarily.studies.copying import learning_to_copy
+from tests.summarily.studies.small_study import SETTINGS, run_here, write_news
 
 RUNS = ["baseline", "apeso", "baseline-settled", "apeso-settled"]
 

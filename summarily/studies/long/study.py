@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from summarily.modeling.training.study import Cell, predictions, results, run_cells
+from summarily.studies.runner import Cell, predictions, results, run_cells
 
 RECIPE = "long_arxiv"
 METRICS = ("rouge", "sms", "bertscore")
@@ -281,7 +281,7 @@ def exchanged_loss(folder: Path, variant: Variant, data: str | None) -> dict[str
 
 def score_study(names: Sequence[str], folder: Path, documents: Documents, data: str | None) -> dict[str, Any]:
     """Every finished model and the baselines, scored with intervals, and the tests within each comparison."""
-    import summarily
+    from summarily.metrics.scorecard import score
 
     cells = [Cell(name, RECIPE) for name in names]
     stored = results(cells, folder)
@@ -290,7 +290,7 @@ def score_study(names: Sequence[str], folder: Path, documents: Documents, data: 
         if cell.name in stored:
             systems[cell.name] = predictions(cell, folder)[0]
     cards = {
-        name: summarily.score(texts, documents.references, metrics=list(METRICS), confidence=0.95)
+        name: score(texts, documents.references, metrics=list(METRICS), confidence=0.95)
         for name, texts in systems.items()
     }
     rows = {}

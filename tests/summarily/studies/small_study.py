@@ -6,13 +6,13 @@ import gzip
 import json
 from pathlib import Path
 
-from summarily.modeling.pointer_generator import learning_to_copy
-from summarily.modeling.pointer_generator.news import ALL_NEWS
 from summarily.modeling.training.building import build_model
 from summarily.modeling.training.corpora import load_corpus, texts
 from summarily.modeling.training.recipe import load_recipe
 from summarily.modeling.training.tokenizers import train_tokenizer
 from summarily.modeling.training.train import train
+from summarily.studies.copying import learning_to_copy
+from summarily.studies.copying.news import ALL_NEWS
 
 SIZES = [
     "model.config.hidden_size=16", "model.config.embedding_size=8",

@@ -12,11 +12,11 @@ import pytest
 import torch
 
 from summarily.cli import main
-from summarily.modeling.bleurt import training
 from summarily.modeling.bleurt.modeling_bleurt import BleurtForScoring
 from summarily.modeling.bleurt.tokenization_bleurt import PairTokenizer
-from summarily.modeling.bleurt.training import UNKNOWN, join_pairs, make_rows, rating_rows
 from summarily.modeling.training.recipe import load_recipe
+from summarily.studies.bleurt import study as training
+from summarily.studies.bleurt.study import UNKNOWN, join_pairs, make_rows, rating_rows
 from summarily.support.sample import load_sample
 from tests.metrics.tiny import checkpoint, texts
 
@@ -166,7 +166,7 @@ def test_the_command_trains_both_stages_and_can_be_run_again(data, tmp_path, mon
 
 def test_signals_are_what_the_metrics_say():
     from summarily.metrics import load
-    from summarily.modeling.bleurt.perturbations import Pair
+    from summarily.studies.bleurt.perturbations import Pair
 
     for name in training.METRICS:
         load(name).check()

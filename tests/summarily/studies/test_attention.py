@@ -12,8 +12,8 @@ import time
 
 import pytest
 
-from summarily.modeling.attention_variants import study
-from summarily.modeling.training.study import Cell, run_cells
+from summarily.studies import attention as study
+from summarily.studies.runner import Cell, run_cells
 
 TINY = [
     "model.config.hidden_size=16", "model.config.num_attention_heads=2", "model.config.encoder_layers=1",
@@ -70,12 +70,12 @@ def test_a_cell_that_fails_is_named_with_its_last_words(tmp_path):
 def test_a_terminated_study_takes_its_cells_with_it(tmp_path):
     script = tmp_path / "study.py"
     script.write_text(
-        "import sys\nfrom pathlib import Path\nfrom summarily.modeling.training import study\n"
-        "class Sleeper(study.Cell):\n"
+        "import sys\nfrom pathlib import Path\nfrom summarily.studies import runner\n"
+        "class Sleeper(runner.Cell):\n"
         "    def command(self, folder, data):\n"
         "        code = f'import os, time, pathlib; pathlib.Path({str(folder)!r}, \"pid\").write_text(str(os.getpid()))'\n"
         "        return [sys.executable, '-c', code + '; time.sleep(60)']\n"
-        f"study.run_cells([Sleeper('a', 'b')], Path({str(tmp_path)!r}))\n"
+        f"runner.run_cells([Sleeper('a', 'b')], Path({str(tmp_path)!r}))\n"
     )
     process = subprocess.Popen([sys.executable, str(script)])
     pid = tmp_path / "pid"

@@ -129,7 +129,7 @@ def best_opening(source: str, summary: str, read: int, words: int = 55) -> str:
 
 def split_of_article(source: str) -> str:
     """The split of an article: what the readers of APES did not train on is the test."""
-    from summarily.metrics.apes.corpus import fingerprint, split_of
+    from summarily.modeling.training.cloze_corpus import fingerprint, split_of
 
     if split_of(source) != "train":
         return "test"
@@ -150,7 +150,7 @@ def first_sentences(text: str, count: int = 3) -> str:
 
 def prepare_pairs(folder: Path, data: str | None) -> None:
     """Write the files of pairs, unless they are there; highlights come with the openings that are learned."""
-    from summarily.metrics.apes.corpus import read_rows
+    from summarily.modeling.training.cloze_corpus import read_rows
     from summarily.support.files import write_atomically
     from summarily.support.folders import data_folder
 

@@ -16,9 +16,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from summarily.modeling.pointer_generator.learning_to_copy import GLANCE, cell, scaled, train_start
-from summarily.modeling.pointer_generator.news import first_sentences, prepare_pairs
-from summarily.modeling.training.study import Cell, run_cells
+from summarily.studies.copying.learning_to_copy import GLANCE, cell, scaled, train_start
+from summarily.studies.copying.news import first_sentences, prepare_pairs
+from summarily.studies.runner import Cell, run_cells
 from summarily.support.errors import InputError
 
 
@@ -243,12 +243,12 @@ def score_study(
     The four tests of a run on its own reward are corrected by Holm; those against cross entropy alone, for as
     many steps, stand beside them.
     """
-    import summarily
     from summarily.metrics.resampling import holm, paired_test
+    from summarily.metrics.scorecard import score
 
     systems = {"lead 3": [first_sentences(text) for text in sources], **summaries}
     cards = {
-        name: summarily.score(list(texts), references, metrics=list(METRICS), progress=False)
+        name: score(list(texts), references, metrics=list(METRICS), progress=False)
         for name, texts in systems.items()
     }
     values = {

@@ -7,7 +7,7 @@ import json
 
 import pytest
 
-from summarily.metrics.apes.corpus import (
+from summarily.modeling.training.cloze_corpus import (
     COLLECTIONS,
     HUMAN_SETS,
     SPLITS,
@@ -20,7 +20,7 @@ from summarily.metrics.apes.corpus import (
     split_of,
     write_corpus,
 )
-from summarily.metrics.apes.truecasing import Truecaser
+from summarily.studies.apes.truecasing import Truecaser
 from summarily.support.errors import InputError
 from summarily.support.sample import load_sample
 

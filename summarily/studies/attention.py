@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from summarily.modeling.training.study import Cell, predictions, results, run_cells
+from summarily.studies.runner import Cell, predictions, results, run_cells
 
 MECHANISMS = {
     # name of the cell: mechanism, leaky decoder, ROUGE-1 recall in the paper's Table 4, its VERT
@@ -76,8 +76,8 @@ def score_study(cells: Sequence[Cell], folder: Path, lead: Sequence[str]) -> dic
 
     ROUGE-1 recall of each is compared with the dot product's by a paired permutation test, corrected by Holm.
     """
-    import summarily
     from summarily.metrics.resampling import holm, paired_test
+    from summarily.metrics.scorecard import score
 
     stored = results(cells, folder)
     systems = {f"lead-{LEAD_WORDS} words": list(lead)}
@@ -86,7 +86,7 @@ def score_study(cells: Sequence[Cell], folder: Path, lead: Sequence[str]) -> dic
         if cell.name in stored:
             systems[cell.name], references = predictions(cell, folder)
     cards = {
-        name: summarily.score(texts, references, metrics=["rouge", "vert"], confidence=0.95)
+        name: score(texts, references, metrics=["rouge", "vert"], confidence=0.95)
         for name, texts in systems.items()
     }
     rows = {}

@@ -7,9 +7,9 @@ import json
 
 import pytest
 
-from summarily.metrics.apes.corpus import split_of
-from summarily.modeling.pointer_generator import news
-from summarily.modeling.pointer_generator.learning_to_copy import load_vectors
+from summarily.modeling.training.cloze_corpus import split_of
+from summarily.studies.copying import news
+from summarily.studies.copying.learning_to_copy import load_vectors
 
 
 def article(i: int) -> dict:

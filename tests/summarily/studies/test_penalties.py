@@ -7,7 +7,10 @@ import pytest
 import torch
 
 from summarily.cli import main
-from summarily.modeling.generation.tune_penalties import (
+from summarily.modeling.training.building import build_model
+from summarily.modeling.training.corpora import encode
+from summarily.modeling.training.tokenizers import train_tokenizer
+from summarily.studies.penalties import (
     Point,
     Tuning,
     best_point,
@@ -15,9 +18,6 @@ from summarily.modeling.generation.tune_penalties import (
     make_grid,
     table,
 )
-from summarily.modeling.training.building import build_model
-from summarily.modeling.training.corpora import encode
-from summarily.modeling.training.tokenizers import train_tokenizer
 from summarily.support.errors import InputError
 from tests.modeling.training.conftest import make_pairs, tiny_recipe
 

@@ -5,11 +5,11 @@ import json
 
 import pytest
 
-from summarily.modeling.pointer_generator import learning_to_copy
-from summarily.modeling.training import self_critical_study as study
 from summarily.modeling.training.recipe import load_recipe
+from summarily.studies.copying import learning_to_copy
+from summarily.studies.self_critical import study
 from summarily.support.errors import InputError
-from tests.modeling.small_study import SETTINGS, run_here, write_news
+from tests.summarily.studies.small_study import SETTINGS, run_here, write_news
 
 STAGES = ["sentences", "passages"]
 TINY = [*SETTINGS, "self_critical.reward_workers=0"]

@@ -11,14 +11,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from summarily.metrics.apes.corpus import Reading, read_rows, split_of
 from summarily.metrics.apes.readers import Reader
 from summarily.metrics.apes.scorer import Apes, Read
-from summarily.metrics.apes.truecasing import Truecaser
 from summarily.metrics.base import make_examples, weighted_mean
 from summarily.metrics.meta_evaluation.correlation import coefficient, correlate
 from summarily.metrics.meta_evaluation.human import Judgements
 from summarily.metrics.resampling import mean_intervals
+from summarily.modeling.training.cloze_corpus import Reading, read_rows, split_of
+from summarily.studies.apes.truecasing import Truecaser
 from summarily.support.cloze.entities import Entities
 from summarily.support.cloze.marks import candidates
 from summarily.support.cloze.recognition import recogniser

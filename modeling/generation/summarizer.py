@@ -1,0 +1,365 @@
+"""Summarize texts with any sequence-to-sequence checkpoint, in one line.
+
+>>> from summarily import Summarizer
+>>> summarizer = Summarizer("headlines")
+>>> summarizer("Acme Corp said its board approved a two-for-one stock split.")  # doctest: +SKIP
+'acme corp sets stock split'
+
+`pipeline("summarization", model=...)`, which transformers 5 no longer brings, is the same code.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from summarily.support.errors import InputError
+from summarily.support.inputs import checked_text, rows_of
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+LONG = ("truncate", "chunk", "reduce", "error")
+# Tokenizers that know no limit say so with a very large number.
+_NO_LIMIT = 10**9
+
+
+class _Call(NamedTuple):
+    """The options of one call."""
+
+    limit: int | None
+    long: str
+    batch_size: int
+    progress: bool | None
+    generation: dict[str, Any]
+
+
+class Summarizer:
+    """A summarizer and its tokenizer, ready to be called on a text or a list of texts.
+
+    Args:
+        checkpoint: the name of a shipped model (`summarily.hub_cards.summarizers()`), a folder, or a Hub id; weights
+            are read from safetensors only.
+        device: such as "cuda:1"; by default an accelerator if there is one, else the CPU.
+        dtype: such as "bfloat16"; by default bfloat16 where a GPU has it (float16 overflows in some models), else float32.
+        revision: of the Hub id.
+        token: for private models on the Hub; by default the one you are logged in with, False for none.
+        trust_remote_code: allow a checkpoint to bring its own code.
+
+    Example:
+        >>> summarizer = Summarizer("headlines")
+        >>> summaries = summarizer(["Acme Corp said its board approved a stock split.", ""], max_length=12)
+        >>> len(summaries), summaries[1]
+        (2, '')
+    """
+
+    def __init__(
+        self,
+        checkpoint: str,
+        *,
+        device: str | None = None,
+        dtype: str | None = None,
+        revision: str | None = None,
+        token: str | bool | None = None,
+        trust_remote_code: bool = False,
+    ):
+        import torch
+
+        accelerator = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else None
+        place = device or (accelerator.type if accelerator else "cpu")
+        half = place.startswith("cuda") and torch.cuda.is_bf16_supported()
+        precision = dtype or ("bfloat16" if half else "float32")
+        options = {"revision": revision, "token": token, "trust_remote_code": trust_remote_code}
+        model, tokenizer = _load(checkpoint, options, precision)
+        self.model: Any = model.to(place).eval()
+        self.tokenizer: PreTrainedTokenizerBase = tokenizer
+
+    @classmethod
+    def of(cls, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> Summarizer:
+        """A summarizer of a model and a tokenizer that are already loaded."""
+        summarizer = cls.__new__(cls)
+        summarizer.model, summarizer.tokenizer = model.eval(), tokenizer
+        return summarizer
+
+    @property
+    def _settings(self) -> dict[str, Any]:
+        """What the checkpoint says about summarizing, such as beams and lengths."""
+        tasks = getattr(self.model.config, "task_specific_params", None) or {}
+        return {key: value for key, value in tasks.get("summarization", {}).items() if key != "prefix"}
+
+    @property
+    def prefix(self) -> str:
+        """What the checkpoint wants before every text; T5 was trained with "summarize: "."""
+        config = self.model.config
+        tasks = getattr(config, "task_specific_params", None) or {}
+        return tasks.get("summarization", {}).get("prefix") or getattr(config, "prefix", None) or ""
+
+    @property
+    def source_limit(self) -> int | None:
+        """How many tokens of a text the model can take at once, special tokens included; None for any number."""
+        config = self.model.config
+        for name in ("max_encoder_position_embeddings", "max_position_embeddings"):
+            if getattr(config, name, None):
+                return int(getattr(config, name))
+        limit = self.tokenizer.model_max_length
+        return limit if limit < _NO_LIMIT else None
+
+    def __call__(
+        self,
+        texts: str | Sequence[str],
+        *,
+        max_length: int | None = None,
+        batch_size: int = 8,
+        long: str = "truncate",
+        max_source_length: int | None = None,
+        progress: bool | None = None,
+        **generation: Any,
+    ) -> Any:
+        """Summarize one text (gives a str) or several (gives a list, in their order).
+
+        Args:
+            texts: the texts; a blank text has a blank summary.
+            max_length: of a summary, in tokens; by default what the checkpoint says.
+            batch_size: texts generated together; it does not change the summaries beyond rounding.
+            long: what to do with a text longer than the model can take: "truncate" keeps its beginning, and warns;
+                "chunk" summarizes piece by piece (whole sentences) and joins the summaries; "reduce" summarizes the
+                joined summaries again until they fit; "error" refuses.
+            max_source_length: take at most so many tokens at once, instead of as many as the model can.
+            progress: show a progress bar; by default for more than 32 texts or pieces.
+            generation: anything else that `generate` takes, such as `num_beams=4`.
+        """
+        rows = [texts] if isinstance(texts, str) else rows_of("texts", texts)
+        documents = [checked_text(f"texts[{row}]", text) for row, text in enumerate(rows)]
+        if long not in LONG:
+            raise InputError(f"long={long!r} is unknown; choose one of {', '.join(LONG)}.")
+        if batch_size < 1:
+            raise InputError(f"batch_size={batch_size} must be at least 1.")
+        if max_length is not None:
+            if max_length < 1:
+                raise InputError(f"max_length={max_length} must be at least 1.")
+            generation["max_new_tokens"] = max_length
+        settings = dict(self._settings)
+        if max_length is not None:
+            settings.pop("max_length", None)  # one limit on the length, not two
+        call = _Call(self._limit(max_source_length), long, batch_size, progress, {**settings, **generation})
+        summaries = self._summarize(documents, list(range(len(documents))), call)
+        return summaries[0] if isinstance(texts, str) else summaries
+
+    def _limit(self, asked: int | None) -> int | None:
+        limit = self.source_limit
+        if asked is None:
+            return limit
+        if asked < 8:
+            raise InputError(f"max_source_length={asked} leaves no room for a text; give at least 8.")
+        if limit is not None and asked > limit:
+            raise InputError(f"max_source_length={asked}, but the model takes at most {limit} tokens.")
+        return asked
+
+    def _summarize(self, documents: list[str], rows: list[int], call: _Call) -> list[str]:
+        """The summaries of `documents`, which the caller knows as `texts[row]` for each of `rows`."""
+        too_long = self._longer_than(call.limit, documents)
+        if too_long and call.long == "error":
+            raise InputError(
+                f"texts[{rows[too_long[0]]}] is longer than the {call.limit} tokens the model takes; shorten it, choose "
+                f"long='truncate', 'chunk' or 'reduce', or use a model for long documents."
+            )
+        if too_long and call.long == "truncate":
+            warnings.warn(
+                f"{len(too_long)} of {len(documents)} texts (the first is texts[{rows[too_long[0]]}]) are longer than the "
+                f"{call.limit} tokens the model takes; only their beginning is read. long='chunk' reads everything.",
+                stacklevel=3,
+            )
+        pieces = [[document] for document in documents]
+        if call.long in ("chunk", "reduce"):
+            for place in too_long:
+                pieces[place] = self._chunks(documents[place], self._room(call.limit))
+        written = iter(self._generate([piece for document in pieces for piece in document], call))
+        summaries = [" ".join(filter(None, (next(written) for _ in document))) for document in pieces]
+        if call.long == "reduce" and too_long:
+            self._reduce(documents, summaries, rows, too_long, call)
+        return summaries
+
+    def _reduce(
+        self, documents: list[str], summaries: list[str], rows: list[int], too_long: list[int], call: _Call
+    ) -> None:
+        """Summarize the summaries of texts that were too long again, until each was written from one text that fits."""
+        for place in too_long:
+            if len(summaries[place]) >= len(documents[place]):
+                raise InputError(
+                    f"texts[{rows[place]}]: the summaries of its pieces are no shorter than the text, so reducing would "
+                    f"never end; give a smaller max_length."
+                )
+        again = self._summarize(
+            [summaries[place] for place in too_long], [rows[place] for place in too_long], call
+        )
+        for place, summary in zip(too_long, again, strict=True):
+            summaries[place] = summary
+
+    def _longer_than(self, limit: int | None, documents: list[str]) -> list[int]:
+        if limit is None:
+            return []
+        room = self._room(limit)
+        # A token has at least one byte, so a short text need not be counted.
+        return [
+            row
+            for row, text in enumerate(documents)
+            if len(text.encode()) > room and self._length(text) > room
+        ]
+
+    def _room(self, limit: int | None) -> int:
+        """Tokens left for a text beside special tokens and the prefix."""
+        assert limit is not None
+        taken = self.tokenizer.num_special_tokens_to_add(pair=False)
+        return limit - taken - (self._length(self.prefix) if self.prefix else 0)
+
+    def _length(self, text: str) -> int:
+        # verbose=False: that the text is too long is ours to say.
+        return len(self.tokenizer(text, add_special_tokens=False, verbose=False)["input_ids"])
+
+    def _chunks(self, text: str, room: int) -> list[str]:
+        """Pieces of at most `room` tokens: as many whole sentences as fit; a longer sentence is cut, between words if
+        it has any."""
+        from summarily.support.text import sentences
+
+        chunks: list[str] = []
+        current = ""
+        for part in (part for sentence in sentences(text) for part in self._parts(sentence, room)):
+            joined = f"{current} {part}" if current else part
+            if current and self._length(joined) > room:
+                chunks.append(current)
+                joined = part
+            current = joined
+        return [*chunks, current]
+
+    def _parts(self, sentence: str, room: int) -> Iterator[str]:
+        rest = " ".join(sentence.split())
+        while self._length(rest) > room:
+            end = len(rest)
+            while end > 1 and self._length(rest[:end]) > room:
+                end = max(1, end * 3 // 4)
+            blank = rest.rfind(" ", 1, end + 1)
+            end = blank if blank > 0 else end
+            yield rest[:end].strip()
+            rest = rest[end:].strip()
+        yield rest
+
+    def _generate(self, texts: list[str], call: _Call) -> list[str]:
+        """One summary for each text, texts of similar length together."""
+        from tqdm.auto import tqdm
+
+        summaries = [""] * len(texts)
+        order = sorted((row for row in range(len(texts)) if texts[row].strip()), key=lambda i: len(texts[i]))
+        show = call.progress if call.progress is not None else len(order) > 32
+        with tqdm(total=len(order), desc="summarizing", unit="text", disable=not show) as bar:
+            for first in range(0, len(order), call.batch_size):
+                rows = order[first : first + call.batch_size]
+                written = self._batch([texts[i] for i in rows], call)
+                for row, summary in zip(rows, written, strict=True):
+                    summaries[row] = summary
+                bar.update(len(rows))
+        return summaries
+
+    def _batch(self, texts: list[str], call: _Call) -> list[str]:
+        import torch
+
+        inputs = self.tokenizer(
+            [self.prefix + text for text in texts],
+            return_tensors="pt",
+            padding=True,
+            truncation=call.limit is not None,
+            max_length=call.limit,
+            verbose=False,
+        )
+        # A tokenizer for models that copy remembers the words of each source that its vocabulary has not got.
+        words = getattr(inputs, "unknown_words", None)
+        copied = {} if words is None else {"unknown_words": words}
+        with torch.inference_mode():
+            ids = self.model.generate(**inputs.to(self.model.device), **call.generation)
+        return [text.strip() for text in self.tokenizer.batch_decode(ids, skip_special_tokens=True, **copied)]
+
+
+def _load(checkpoint: str, options: dict[str, Any], precision: str) -> tuple[Any, Any]:
+    from pathlib import Path
+
+    import torch
+    from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
+
+    import summarily.modeling  # noqa: F401  our model types
+    from summarily.support.shipped import folder, shipped, summarizers
+
+    if not hasattr(torch, precision):
+        raise InputError(f"dtype={precision!r} is not a dtype of torch; try 'float32' or 'bfloat16'.")
+    name = checkpoint
+    if not Path(checkpoint).is_dir() and checkpoint in shipped():
+        name = folder(checkpoint)
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(name, **options)
+        model = AutoModelForSeq2SeqLM.from_pretrained(
+            name, dtype=getattr(torch, precision), use_safetensors=True, **options
+        )
+    except (OSError, ValueError) as error:
+        reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
+        raise InputError(
+            f"cannot load a summarizer from {checkpoint!r}: {reason} Give a folder, a Hub id, or one of the shipped "
+            f"models: {', '.join(summarizers())}."
+        ) from error
+    return model, tokenizer
+
+
+# --- the pipeline -------------------------------------------------------------------------------------------
+
+
+def register_pipeline() -> None:
+    """Make `pipeline("summarization", ...)` known to transformers. Running it again changes nothing."""
+    import torch
+    from transformers import AutoModelForSeq2SeqLM, pipelines
+    from transformers.pipelines import PIPELINE_REGISTRY, Pipeline
+
+    import summarily.modeling  # noqa: F401  our model types
+
+    if "summarization" in PIPELINE_REGISTRY.supported_tasks:
+        return
+
+    base: Any = Pipeline
+
+    class SummarizationPipeline(base):
+        """`pipeline("summarization", model=...)(texts)`: a list of `{"summary_text": ...}`.
+
+        Takes the arguments of `Summarizer`; datasets and generators are read as in every pipeline.
+        """
+
+        _load_processor = False
+        _load_image_processor = False
+        _load_feature_extractor = False
+        _load_tokenizer = True
+
+        def __init__(self, *arguments: Any, **options: Any) -> None:
+            super().__init__(*arguments, **options)
+            # A pipeline takes weights as they were stored; on a CPU float16 is slower and coarser than float32.
+            if self.model.device.type == "cpu" and self.model.dtype == torch.float16:
+                self.model.float()
+
+        def _sanitize_parameters(self, **options: Any) -> tuple[dict, dict, dict]:
+            return {}, options, {}
+
+        def preprocess(self, input_: Any, **options: Any) -> dict[str, Any]:
+            return {"text": checked_text("the text", input_)}
+
+        def _forward(self, input_tensors: dict[str, Any], **options: Any) -> dict[str, Any]:
+            texts = input_tensors["text"]
+            many = isinstance(texts, list)
+            rows = texts if many else [texts]
+            found = Summarizer.of(self.model, self.tokenizer)(rows, batch_size=len(rows), **options)
+            return {"summary": found if many else found[0]}
+
+        def postprocess(self, model_outputs: dict[str, Any], **options: Any) -> dict[str, str]:
+            return {"summary_text": model_outputs["summary"]}
+
+        def __call__(self, inputs: Any, **options: Any) -> Any:
+            result = super().__call__(inputs, **options)
+            return [result] if isinstance(inputs, str) else result
+
+    # Version 5 refuses the names of tasks it has dropped before it looks them up.
+    getattr(pipelines, "REMOVED_TASKS", {}).pop("summarization", None)
+    PIPELINE_REGISTRY.register_pipeline("summarization", SummarizationPipeline, AutoModelForSeq2SeqLM)

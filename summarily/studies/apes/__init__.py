@@ -1,0 +1,1 @@
+"""Does APES measure what it should?"""

@@ -1,0 +1,1 @@
+"""Does the entity layer help?"""

@@ -1,0 +1,1 @@
+"""Our small BLEURT: signals of other metrics, then people's ratings."""

@@ -1,0 +1,47 @@
+"""The command `summarily study`."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+from typing import Any
+
+STUDIES = {
+    "apes": (
+        "summarily.studies.apes.study",
+        "does APES measure what it should? readers, known summaries, people",
+    ),
+    "apeso": (
+        "summarily.studies.apeso.study",
+        "does the entity layer help? pointer-generator and APESO on news",
+    ),
+    "attention": (
+        "summarily.studies.attention",
+        "attention mechanisms on headlines, equal budgets",
+    ),
+    "bleurt": (
+        "summarily.studies.bleurt.study",
+        "our small BLEURT: signals of other metrics, then people's ratings",
+    ),
+    "long": (
+        "summarily.studies.long.study",
+        "LED and RED on papers: by length, starts, window and attention",
+    ),
+    "self-critical": (
+        "summarily.studies.self_critical.study",
+        "learning from ROUGE-L, WMS, SMS and S+WMS",
+    ),
+}
+
+
+def add_parser(commands: Any) -> None:
+    """Add `summarily study NAME`; each study's module has `add_arguments` and `run`."""
+    parser = commands.add_parser("study", help="train and compare: the papers' tables at our scale")
+    kinds = parser.add_subparsers(title="studies", required=True, metavar="STUDY")
+    for name, (module_name, text) in STUDIES.items():
+        module = importlib.import_module(module_name)
+        study = kinds.add_parser(
+            name, help=text, description=module.__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+        )
+        module.add_arguments(study)
+        study.set_defaults(run=module.run)

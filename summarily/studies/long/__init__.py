@@ -1,0 +1,1 @@
+"""LED and RED on long papers."""
