@@ -343,7 +343,9 @@ def score_study(
     result: dict[str, Any] = {"examples": len(rows), "rows": {}, "tests": []}
     for name, card in cards.items():
         means = {**card["rouge"].mean, **card["apes"].mean}
-        low, high = card["apes"].interval["apes"][:2]
+        intervals = card["apes"].interval
+        assert intervals is not None, "asked for above"
+        low, high = intervals["apes"][:2]
         result["rows"][name] = {
             **{key: means[key] for key in (*ROUGE, *APES)},
             "apes_interval": [low, high],

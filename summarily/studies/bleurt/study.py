@@ -112,8 +112,9 @@ def join_pairs(
     joined = []
     for _ in range(count):
         parts = randomness.sample(pairs, min(randomness.choice((2, 3, 4)), len(pairs)))
-        texts = [" ".join(_as_sentence(part[side]) for part in parts) for side in (0, 1)]
-        joined.append((texts[0], texts[1], sum(part[2] for part in parts) / len(parts)))
+        first = " ".join(_as_sentence(part[0]) for part in parts)
+        second = " ".join(_as_sentence(part[1]) for part in parts)
+        joined.append((first, second, sum(part[2] for part in parts) / len(parts)))
     return joined
 
 

@@ -47,8 +47,6 @@ class Variant(NamedTuple):
         return "-".join([*parts, *self.layers, *(end for end, true in ends.items() if true)])
 
 
-RANDOM = {"starts": "random"}
-FRESH = {"attention": "random"}
 # Thesis: Tables 6.7, E.3 and E.4 (arXiv), E.1 and 6.8 (PubMed). Its lengths and windows are twice to four times ours.
 VARIANTS = {
     "bart-512": Variant("bart", 512, thesis="44.4 / 16.6 / 38.9 (BART, 1024)"),
@@ -56,16 +54,20 @@ VARIANTS = {
     "led-1024": Variant("led", 1024, 128, thesis="44.8 / 17.3 / 39.7 (2048)"),
     "led-2048": Variant("led", 2048, 128, thesis="45.1 / 17.4 / 39.9 (4096)"),
     "led-4096": Variant("led", 4096, 128),
-    "led-512-random-starts": Variant("led", 512, 128, **RANDOM, thesis="39.5 / 12.6 / 35.1 (1024)"),
-    "led-1024-random-starts": Variant("led", 1024, 128, **RANDOM, thesis="43.1 / 15.5 / 38.0 (2048)"),
-    "led-2048-random-starts": Variant("led", 2048, 128, **RANDOM, thesis="43.6 / 16.0 / 38.4 (4096)"),
+    "led-512-random-starts": Variant("led", 512, 128, starts="random", thesis="39.5 / 12.6 / 35.1 (1024)"),
+    "led-1024-random-starts": Variant("led", 1024, 128, starts="random", thesis="43.1 / 15.5 / 38.0 (2048)"),
+    "led-2048-random-starts": Variant("led", 2048, 128, starts="random", thesis="43.6 / 16.0 / 38.4 (4096)"),
     "led-1024-w32": Variant("led", 1024, 32, thesis="41.6 / 16.8 / 36.8 (PubMed, window 64)"),
     "led-1024-w64": Variant("led", 1024, 64, thesis="42.3 / 17.2 / 37.5 (PubMed, window 128)"),
     "led-1024-w256": Variant("led", 1024, 256, thesis="42.8 / 17.6 / 38.3 (PubMed, window 512)"),
-    "led-1024-random-attention": Variant("led", 1024, 128, **FRESH, thesis="38.0 / 12.6 / 33.3 (PubMed)"),
-    "red-1024": Variant("red", 1024, layers=("lsh", "local"), **FRESH, thesis="40.8 / 16.4 / 36.6 (PubMed)"),
-    "red-1024-local": Variant("red", 1024, layers=("local",), **FRESH, thesis="below alternating"),
-    "red-1024-lsh": Variant("red", 1024, layers=("lsh",), **FRESH, thesis="below alternating"),
+    "led-1024-random-attention": Variant(
+        "led", 1024, 128, attention="random", thesis="38.0 / 12.6 / 33.3 (PubMed)"
+    ),
+    "red-1024": Variant(
+        "red", 1024, layers=("lsh", "local"), attention="random", thesis="40.8 / 16.4 / 36.6 (PubMed)"
+    ),
+    "red-1024-local": Variant("red", 1024, layers=("local",), attention="random", thesis="below alternating"),
+    "red-1024-lsh": Variant("red", 1024, layers=("lsh",), attention="random", thesis="below alternating"),
     "led-1024-from-scratch": Variant("led", 1024, 128, pretrained=False),
 }
 
@@ -145,7 +147,7 @@ def make_base(variant: Variant, denoiser: str, folder: Path) -> Path:
     place = folder / "bases" / variant.base
     if is_complete(place):
         return place
-    bart = BartForConditionalGeneration.from_pretrained(denoiser, dtype="float32")
+    bart: Any = BartForConditionalGeneration.from_pretrained(denoiser, dtype="float32")
     if not variant.pretrained:
         torch.manual_seed(0)
         bart = BartForConditionalGeneration(bart.config)
@@ -424,10 +426,10 @@ def reading(study: Mapping[str, Any]) -> list[str]:
     floor = {name: row["scores"]["rouge1"] for name, row in study["rows"].items() if name not in VARIANTS}
     top = max(trained, key=lambda name: study["rows"][name]["scores"]["rouge1"], default=None)
     if top:
-        told = " and ".join(f"{100 * score:.1f} by the {name}" for name, score in floor.items())
+        beside = " and ".join(f"{100 * score:.1f} by the {name}" for name, score in floor.items())
         lines.append(
             f"- **Against doing nothing.** The best model, {top}, has ROUGE-1 "
-            f"{100 * study['rows'][top]['scores']['rouge1']:.1f}, beside {told}."
+            f"{100 * study['rows'][top]['scores']['rouge1']:.1f}, beside {beside}."
         )
     return lines
 
