@@ -12,7 +12,9 @@ from __future__ import annotations
 
 import argparse
 import ast
+import configparser
 import difflib
+import functools
 import importlib.abc
 import importlib.machinery
 import importlib.util
@@ -36,9 +38,8 @@ from cosmic_ray.plugins import get_operator
 ROOT = Path(__file__).parents[1]
 
 MODULES = {
-    "metrics.apes.questions": ("apes/test_questions.py", "apes/test_scorer.py"),
     "metrics.apes.readers": ("apes/test_readers.py",),
-    "metrics.apes.scorer": ("apes/test_scorer.py", "apes/test_questions.py"),
+    "metrics.apes.scorer": ("apes/test_scorer.py",),
     "metrics.bartscore.likelihood": ("bartscore",),
     "metrics.bartscore.scorer": ("bartscore",),
     "metrics.base": ("test_scorecard.py", "test_bad_input.py", "test_hooks.py"),
@@ -59,7 +60,6 @@ MODULES = {
     "metrics.scorecard": ("test_scorecard.py",),
     "metrics.transport": ("test_transport.py", "wms/test_movers.py"),
     "metrics.vert.scorer": ("vert",),
-    "metrics.weights": ("test_weights.py",),
     "modeling.attention.blocks": ("attention/test_blocks.py",),
     "modeling.attention.lsh": ("attention/test_lsh.py",),
     "modeling.attention.masks": ("attention/test_masks.py",),
@@ -68,9 +68,14 @@ MODULES = {
     "modeling.generation.shared_cross_attention": ("generation/test_shared_cross_attention.py",),
     "modeling.generation.summary_beam_search": ("generation/test_summary_beam_search.py",),
     "modeling.training.checkpoints": ("training/test_checkpoints.py",),
+    "support.cloze.entities": ("support/cloze/test_questions.py",),
+    "support.cloze.questions": ("support/cloze/test_questions.py",),
+    "support.files": ("support/test_files.py",),
+    "support.inputs": ("../metrics/test_bad_input.py", "../metrics/test_scorecard.py"),
+    "support.weights": ("support/test_weights.py",),
     "modeling.training.objective": ("training/test_objective.py", "training/test_self_critical.py"),
 }
-"""The modules that decide numbers, and the tests of each (in `tests/metrics` or `tests/modeling`), the quickest first."""
+"""The modules that decide numbers, and the tests of each (in `tests/metrics` and so on), the quickest first."""
 
 
 # --- faults -----------------------------------------------------------------------------------------------
@@ -251,18 +256,27 @@ def draw(modules: list[str], size: int, seed: int) -> list[Mutant]:
     return chosen
 
 
+@functools.cache
+def _folders() -> dict[str, str]:
+    """Where packages lie, by setup.cfg: asking Python would import them, and a fault has to come before that."""
+    config = configparser.ConfigParser()
+    config.read(ROOT / "setup.cfg")
+    lines = config["options"]["package_dir"].strip().splitlines()
+    return dict(tuple(part.strip() for part in line.split("=")) for line in lines)
+
+
 def _file_of(module: str) -> Path:
-    """Where a module lies, found without importing it."""
-    folder, name = f"summarily.{module}".rsplit(".", 1)
-    spec = importlib.util.find_spec(folder)
-    for place in (spec.submodule_search_locations or ()) if spec else ():
-        if (Path(place) / f"{name}.py").is_file():
-            return Path(place) / f"{name}.py"
-    raise SystemExit(f"summarily.{module} does not exist; put MODULES in tests/mutants.py right.")
+    name = f"summarily.{module}"
+    package = max((known for known in _folders() if name.startswith(f"{known}.")), key=len)
+    path = ROOT / _folders()[package] / Path(*name.removeprefix(f"{package}.").split(".")).with_suffix(".py")
+    if not path.is_file():
+        raise SystemExit(f"{name} does not exist; put MODULES in tests/mutants.py right.")
+    return path
 
 
 def tests_of(module: str) -> list[str]:
-    folder = ROOT / "tests" / module.split(".")[0]
+    part = module.split(".")[0]
+    folder = ROOT / "tests" / ("summarily" if part == "support" else part)
     for name in MODULES[module]:
         if not (folder / name).exists():
             raise SystemExit(f"{folder / name}, the tests of summarily.{module}, does not exist.")
@@ -290,6 +304,7 @@ class _Changed(importlib.abc.MetaPathFinder, importlib.machinery.SourceFileLoade
 
 def attempt(module: str, source: str | None, timeout: float) -> tuple[str, float, str]:
     """Run a module's tests, with another source if one is given: "passed", "failed" or "hung", seconds, output."""
+    assert not any(name.split(".")[0] == "summarily" for name in sys.modules), "the fault would come too late"
     began = time.monotonic()
     with tempfile.TemporaryFile("w+") as output:
         child = os.fork()

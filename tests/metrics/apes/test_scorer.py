@@ -7,6 +7,7 @@ import pytest
 
 from summarily.metrics import load
 from summarily.metrics.apes.scorer import Apes
+from summarily.metrics.resampling import mean_intervals
 from summarily.support.cloze.entities import Entities
 from summarily.support.cloze.marks import Answer, candidates
 from summarily.support.cloze.recognition import recogniser
@@ -69,7 +70,13 @@ def test_right_answers_are_pooled_over_the_questions_of_the_corpus():
     )
     assert score.per_example["apes_salient_entities"] == [2.0, 1.0, 0.0]
     assert score.counts["questions"] == 9 and score.counts["correct"] == 4
-    assert set(score.interval) == {"apes", "apes_entities", "apes_salient_entities"}
+    for key, values, weights in (
+        ("apes", [75.0, 100.0, 0.0], [4, 1, 4]),
+        ("apes_entities", [2.0, 1.0, 0.0], None),
+        ("apes_salient_entities", [2.0, 1.0, 0.0], None),
+    ):
+        expected = mean_intervals({key: values}, 0.95, weights)[key]
+        assert (score.interval[key].low, score.interval[key].high) == pytest.approx(expected), key
     assert metric.reader.calls == [3], "all questions in one call"
 
 
@@ -128,9 +135,9 @@ READY = [
     [{"question": "@placeholder beat Burnley", "answer": "Arsenal", "names": ["Burnley"]}],
     [
         {
-            "question": "@placeholder beat @entity5",
+            "question": "@placeholder beat @entity3",
             "answer": "@entity2",
-            "names": {"@entity2": "Ann Lee", "@entity5": "Bob"},
+            "names": {"@entity2": "Ann Lee", "@entity3": "Bob"},
         },
         "u\n\n-\n\n@entity1 lost to @placeholder\n\n@entity0\n\n@entity0:Ann Lee\n@entity1:Bob",
     ],
@@ -196,7 +203,10 @@ def test_a_single_pair_is_a_reward():
     from summarily.metrics.hooks import reward
 
     function = reward("apes", reader="overlap")
-    assert function([REFERENCE], references=[REFERENCE])[0] == pytest.approx(75.0, abs=25.0)
+    # "Angela Merkel met ____" has "Angela Merkel" alone in common with what is around Oslo and Microsoft.
+    assert function([REFERENCE], references=[REFERENCE]) == [75.0]
+    assert function(["Microsoft met Merkel, who flew to Oslo."], references=[REFERENCE]) == [50.0]
+    assert function(["Merkel flew to Oslo."], references=[REFERENCE]) == [75.0]
     assert function(["Nothing happened."], references=[REFERENCE]) == [0.0]
 
 
@@ -241,3 +251,11 @@ def test_the_light_preset_is_shipped_and_batches_do_not_change_it():
     alone = [float(light.compute([row["good"]], [row["references"][0]])) for row in rows]
     assert together.per_example["apes"] == alone
     assert "reader:cross|model:cross-reader@" in str(together.signature)
+
+
+def test_an_entity_is_shown_by_the_name_it_had_first():
+    """In the reference, then in the prediction: ids are the reader's, names are for people."""
+    explained = oracle().compute(["Merkel met Wayne Rooney. Rooney left."], [REFERENCE]).explain(0)
+    assert explained["passage"] == "@entity0 met @entity3. @entity3 left."
+    assert explained["names"] == {"@entity0": "Angela Merkel", "@entity3": "Wayne Rooney"}
+    assert (explained["entities"], explained["salient_entities"]) == (3, 1)

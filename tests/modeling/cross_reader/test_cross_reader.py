@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 
 import pytest
 import torch
@@ -11,7 +12,7 @@ from transformers import AutoModel
 
 from summarily.modeling import CrossReader, CrossReaderConfig
 from summarily.modeling.adapted_encoder import AdaptedLinear
-from summarily.modeling.cross_reader.modeling_cross_reader import _linear
+from summarily.modeling.cross_reader.modeling_cross_reader import _linear, _spans_of_sentences
 from summarily.support.cloze.marks import Answer, with_names
 from tests.metrics.tiny import checkpoint
 from tests.modeling.common import assert_loads_as_remote_code, gradients_of, logits_of
@@ -138,6 +139,22 @@ def test_mentions_are_the_tokens_of_the_names(model):
     for entity, tokens in found.items():
         assert tokens == set(tokenizer(NAMES[entity], add_special_tokens=False)["input_ids"])
     assert found.keys() == NAMES.keys()
+
+
+@pytest.mark.parametrize(
+    "text, most, expected",
+    [
+        ("A b. C d. E f g h", 4, [(0, 4), (4, 8)]),  # the second sentence ends exactly at the limit
+        ("A b. C d. E f g h", 3, [(0, 2), (2, 4), (4, 7), (7, 8)]),
+        ("A b. C d. E f g h", 8, [(0, 8)]),
+        ("A b. C d. E f g h", 7, [(0, 4), (4, 8)]),
+        ("a b c d", 3, [(0, 3), (3, 4)]),
+        ("", 3, [(0, 0)]),
+    ],
+)
+def test_spans_hold_as_many_sentences_as_fit(text, most, expected):
+    offsets = [match.span() for match in re.finditer(r"\w", text)]
+    assert list(_spans_of_sentences(text, offsets, most)) == expected
 
 
 def test_chunks_end_with_sentences_where_they_can(model):
