@@ -3,6 +3,7 @@
 import functools
 import itertools
 import math
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -15,7 +16,12 @@ from summarily.modeling import (
     PointerGeneratorForConditionalGeneration,
 )
 from summarily.modeling.generation.shared_cross_attention import generate_with_shared_cross_attention
-from summarily.modeling.generation.summary_beam_search import NgramBlocker, summary_beam_search
+from summarily.modeling.generation.summary_beam_search import (
+    NgramBlocker,
+    Penalties,
+    _Search,
+    summary_beam_search,
+)
 from tests.modeling.tiny_bart import roughen, tiny_bart
 
 VOCABULARY, LONGEST = 6, 3
@@ -416,3 +422,124 @@ def test_mistakes_are_named(options, message):
         model.generate(
             **documents(model), custom_generate=summary_beam_search, num_beams=2, max_new_tokens=3, **options
         )
+
+
+# --- when to stop -----------------------------------------------------------------------------------------
+
+MANY, LONG, BEAMS, SOURCE = 60, 7, 2, 4
+STOPPING = [
+    {"alpha": 1.5},
+    {"gamma": 1.5},
+    {"beta": 0.5},
+    {"alpha": 1.0, "beta": 0.5, "gamma": 1.0},
+    {"alpha": 1.5, "beta": 0.5, "penalty_form": "released"},
+    {"alpha": 1.0, "gamma": 1.0, "ends": (2, 3, 4)},
+    {"ends": (2, 3, 4)},
+]
+
+
+@functools.cache
+def next_token(document, prefix):
+    """A model that is a table: log-probabilities of the next token, and the attention of this step."""
+    generator = torch.Generator().manual_seed(hash((document, *prefix)) % 2**31)
+    log = torch.log_softmax(2 * torch.randn(VOCABULARY, generator=generator), -1)
+    return log, torch.softmax(2 * torch.randn(SOURCE, generator=generator), -1)
+
+
+@functools.cache
+def salient(document):
+    return torch.rand(SOURCE, generator=torch.Generator().manual_seed(document))
+
+
+def plain_search(document, early_stopping, alpha=0.0, beta=0.0, gamma=0.0, penalty_form="paper", ends=(2,)):
+    """The best summaries that a beam of plain Python lists finds, and after how many tokens it stopped early."""
+    released = penalty_form == "released"
+
+    def penalties(prefix):  # of a summary before its last token
+        steps = [next_token(document, prefix[:i])[1].tolist() for i in range(len(prefix) + 1)]
+        attended = [sum(column) for column in zip(*steps, strict=True)]
+        coverage = beta * sum(max(a - 1.0, 0.0) for a in attended)
+        wanted = salient(document).tolist()
+        return coverage, gamma * sum(max(e - a, 0.0) for e, a in zip(wanted, attended, strict=True))
+
+    def final(log, length, coverage, lacking):
+        divisor = ((5 + length + released) / 6) ** alpha
+        return (log - coverage) / divisor - lacking if released else log / divisor - coverage - lacking
+
+    running, finished = [(0.0, ())], []
+    for length in range(1, LONG + 1):
+        candidates = []
+        for log, prefix in running:
+            coverage, lacking = penalties(prefix)
+            for token, value in enumerate(next_token(document, prefix)[0].tolist()):
+                score = final(log + value, length, coverage, lacking)
+                candidates.append((log + value - coverage, log + value, score, (*prefix, token)))
+        candidates.sort(reverse=True)
+        ended = [length == LONG or tokens[-1] in ends for *_, tokens in candidates]
+        best = list(zip(candidates, ended, strict=True))
+        finished += [(score, tokens) for (_, _, score, tokens), over in best[:BEAMS] if over]
+        finished = sorted(finished, reverse=True)[:BEAMS]
+        running = [(log, tokens) for (_, log, _, tokens), over in best if not over][:BEAMS]
+        if len(finished) == BEAMS and running and early_stopping is not None:
+            reach = []
+            for log, tokens in running:
+                coverage, lacking = penalties(tokens[:-1])
+                at_best = max(lacking - gamma * (LONG - length), 0.0)
+                reach.append(final(log, LONG if early_stopping == "never" else length, coverage, at_best))
+            if early_stopping is True or max(reach) <= finished[-1][0]:
+                return finished, length
+    return finished, None
+
+
+def table_search(documents, early_stopping, alpha=0.0, beta=0.0, gamma=0.0, penalty_form="paper", ends=(2,)):
+    config = SimpleNamespace(
+        num_beams=BEAMS, max_length=1 + LONG, early_stopping=early_stopping, output_scores=False,
+        num_return_sequences=BEAMS, return_dict_in_generate=True,
+        _eos_token_tensor=torch.tensor(ends), _pad_token_tensor=torch.tensor(0),
+    )  # fmt: skip
+    start = torch.zeros(len(documents) * BEAMS, 1, dtype=torch.long)
+    search = _Search(None, start, config, Penalties(alpha, beta, gamma, True, penalty_form))
+    if gamma:
+        search.entities = torch.stack([salient(document) for document in documents])[:, None]
+
+    def stopping(written, _):
+        return torch.isin(written[:, -1], torch.tensor(ends)) | (written.shape[1] == config.max_length)
+
+    while True:
+        rows = search.rows()[:, 1:].tolist()
+        steps = [next_token(documents[i // BEAMS], tuple(row)) for i, row in enumerate(rows)]
+        if beta or gamma:
+            search.attend(torch.stack([attention for _, attention in steps]))
+        search.advance(torch.stack([log for log, _ in steps]), stopping)
+        if search.over():
+            return search.output(config), search.tokens
+
+
+@pytest.mark.parametrize("early_stopping", [False, "never", True])
+@pytest.mark.parametrize("penalties", STOPPING, ids=str)
+def test_it_stops_when_plain_python_does(penalties, early_stopping):
+    outputs, _ = table_search(range(MANY), early_stopping, **penalties)
+    for document in range(MANY):
+        expected, stopped = plain_search(document, early_stopping, **penalties)
+        for rank, (score, tokens) in enumerate(expected):
+            row = BEAMS * document + rank
+            found = outputs.sequences[row, 1 : 1 + len(tokens)].tolist()
+            assert tuple(found) == tokens, (document, rank)
+            assert outputs.sequences_scores[row].item() == pytest.approx(score, rel=1e-5, abs=ABSOLUTE)
+        if document < 10:
+            assert table_search([document], early_stopping, **penalties)[1] == (stopped or LONG)
+
+
+@pytest.mark.parametrize("penalties", STOPPING, ids=str)
+def test_never_stopping_early_loses_nothing(penalties):
+    """It ends before the longest length with what it would have found there; the others may lose something."""
+    found = {
+        rule: [plain_search(document, rule, **penalties) for document in range(MANY)]
+        for rule in (None, False, "never", True)
+    }
+    summaries = {rule: [best for best, _ in each] for rule, each in found.items()}
+    assert summaries["never"] == summaries[None] != summaries[True]
+    stops = [stopped for _, stopped in found["never"]]
+    assert None in stops and len(set(stops)) > 3
+    if "alpha" in penalties and "gamma" not in penalties:
+        assert summaries[False] != summaries[None]

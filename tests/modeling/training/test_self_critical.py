@@ -210,6 +210,50 @@ def test_samples_are_drawn_and_scored_at_their_temperature(model):
     assert entropies[1] < entropies[0]
 
 
+def test_samples_come_from_the_whole_vocabulary_whatever_the_model_prefers():
+    """A model may want fewer words to choose from, and transformers would take the 50 best: a policy has them all."""
+    torch.manual_seed(0)
+    model = roughen(bart())
+    model.generation_config.update(top_k=1, top_p=0.1, temperature=0.01, num_beams=4, no_repeat_ngram_size=1)
+    seen = {}
+    real = model.generate
+
+    def generate(**inputs):
+        config = model.generation_config
+        seen[config.do_sample] = (
+            config.num_beams, config.max_new_tokens, config.top_k, config.top_p, config.temperature, config.no_repeat_ngram_size
+        )  # fmt: skip
+        return real(**inputs)
+
+    model.generate = generate
+    with RewardWorkers([small_numbers], workers=0) as workers:
+        loss = SelfCriticalLoss(settings(sample_temperature=0.7), Numbers(), workers)
+        loss(model, sample_batch(model))
+    assert seen[True] == (1, 8, 0, 1.0, 0.7, None)
+    assert seen[False][:2] == (1, 8)
+
+
+def test_rewards_see_the_references_and_sources_of_the_batch():
+    given = []
+
+    def remember(completions, references, sources):
+        given.append((references, sources))
+        return [0.0] * len(completions)
+
+    torch.manual_seed(0)
+    model = roughen(bart())
+    batch = sample_batch(model)
+    texts = {"references": [["one"], ["two", "three"], ["four"]], "source": ["a", "b", "c"]}
+    with RewardWorkers([remember], workers=0) as workers:
+        loss = SelfCriticalLoss(settings(), Numbers(), workers)
+        loss(model, {**batch, **texts})
+        assert given == [(["one", ["two", "three"], "four"], ["a", "b", "c"])] * 2
+        given.clear()
+        loss(model, batch)
+    labels, sources = (Numbers().batch_decode(batch[name]) for name in ("labels", "input_ids"))
+    assert given == [(labels, sources)] * 2
+
+
 def test_gradients_reach_every_parameter(model):
     with RewardWorkers([small_numbers], workers=0) as workers:
         loss = SelfCriticalLoss(settings(), Numbers(), workers)
@@ -315,7 +359,8 @@ ORPHANED = """
 def test_workers_end_with_a_killed_run(tmp_path):
     script = tmp_path / "orphaned.py"
     script.write_text(textwrap.dedent(ORPHANED))
-    environment = {**os.environ, "PYTHONPATH": str(HERE.parents[2])}
+    paths = [str(HERE.parents[2]), *filter(None, [os.environ.get("PYTHONPATH")])]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
     done = subprocess.run(
         [sys.executable, script], capture_output=True, text=True, env=environment, timeout=300
     )
