@@ -1,6 +1,7 @@
 # make demo   install and score the bundled sample with every metric that runs offline
 # make space  open the scorecard in the browser (NAME=summarize, attention, judge or a metric for another Space)
 # make test   install everything and run the test suite;  make test-browser  the Spaces in headless Chromium
+# make test-cpus  the tests as on older CPUs (hours);  make mutants  do the tests notice faults? (half an hour)
 # make lint   ruff and mypy;  make bench  our speed beside the peers';  make slow  what takes minutes
 # make study-apeso       pointer-generator and APESO on news, resumable (about an hour)
 # make study-long        the thesis' experiments with long documents, resumable (about an hour)
@@ -15,7 +16,7 @@ INSTALL := $(BIN)/pip install --quiet --disable-pip-version-check --constraint c
 THREADS := OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 TOKENIZERS_PARALLELISM=false
 BENCHMARKS := $(filter-out __init__ timing,$(basename $(notdir $(wildcard tests/benchmarks/*.py))))
 
-.PHONY: demo space test test-browser pictures lint types bench slow study-apes study-apeso study-attention study-long study-self-critical clean
+.PHONY: demo space test test-cpus mutants test-browser pictures lint types bench slow study-apes study-apeso study-attention study-long study-self-critical clean
 
 demo: $(VENV)/demo.installed
 	$(BIN)/summarily score --sample
@@ -27,6 +28,18 @@ space: $(VENV)/space.installed
 
 test: $(VENV)/all.installed
 	$(THREADS) $(BIN)/python -m pytest -n 2 --dist loadfile
+
+# Kernels differ from CPU to CPU, and the last digits of sums with them: the oldest instructions and AVX2.
+test-cpus: $(VENV)/all.installed
+	@for cpu in "default SSE41 SSE4_2" "avx2 AVX2 AVX2"; do for threads in 1 2; do \
+		set -- $$cpu; echo "$$1, threads: $$threads"; \
+		ATEN_CPU_CAPABILITY=$$1 ONEDNN_MAX_CPU_ISA=$$2 MKL_ENABLE_INSTRUCTIONS=$$3 TOKENIZERS_PARALLELISM=false \
+		OMP_NUM_THREADS=$$threads MKL_NUM_THREADS=$$threads $(BIN)/python -m pytest -n 2 --dist loadfile $(TESTS) || exit 1; \
+	done; done
+
+# Small faults, put into the modules that decide numbers; SEED=1 for another sample, SAMPLE=200 for more.
+mutants: $(VENV)/all.installed
+	$(THREADS) $(BIN)/python -m tests.mutants --seed $(or $(SEED),0) --sample $(or $(SAMPLE),96)
 
 test-browser: $(VENV)/all.installed
 	@command -v chromium >/dev/null || command -v chromium-browser >/dev/null || command -v google-chrome >/dev/null || \

@@ -25,7 +25,12 @@ def run(code: str, tmp_path, **environment: str) -> subprocess.CompletedProcess:
     elsewhere.mkdir(exist_ok=True)
     settings = {**os.environ, "HF_HOME": str(tmp_path / "hf"), "HF_HUB_OFFLINE": "1", **environment}
     return subprocess.run(
-        [sys.executable, "-c", code], cwd=elsewhere, env=settings, capture_output=True, text=True, timeout=PATIENCE
+        [sys.executable, "-c", code],
+        cwd=elsewhere,
+        env=settings,
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
     )
 
 
@@ -64,7 +69,10 @@ def test_a_bare_name_leads_to_what_the_full_name_does(tmp_path):
     register(tmp_path)
     modules = tmp_path / "evaluate_modules/metrics"
     for name in BARE:
-        scripts = [list((modules / f"{owner}--{name}").glob(f"*/{name}.py")) for owner in ("summarily", "evaluate-metric")]
+        scripts = [
+            list((modules / f"{owner}--{name}").glob(f"*/{name}.py"))
+            for owner in ("summarily", "evaluate-metric")
+        ]
         assert [len(found) for found in scripts] == [1, 1], name
         (full,), (bare,) = scripts
         assert full.parent.name == bare.parent.name and full.read_text() == bare.read_text()

@@ -99,5 +99,5 @@ def test_time_is_linear_in_the_text(piece):
         word_texts(text)
         return time.process_time() - start
 
-    # Quadratic time would take 64 times as long for 8 times the text.
-    assert seconds(400_000) < 24 * max(seconds(50_000), 0.005)
+    # Quadratic time takes 64 times as long for 8 times the text, at every attempt; a busy machine does not.
+    assert any(seconds(400_000) < 24 * max(seconds(50_000), 0.005) for _ in range(5))
