@@ -8,74 +8,11 @@ import sys
 from pathlib import Path
 from typing import Any
 
-DESCRIPTION = """\
-Convert a model, with its tokenizer, into a new folder:
-  summarily convert bart-to-led facebook/bart-large-cnn led-cnn --max-length 4096 --window 512
-  summarily convert bart-to-red facebook/bart-large-cnn red-cnn --thesis
-  summarily convert led allenai/led-base-16384 led-base      transformers' LED to ours, or ours to transformers'
-  summarily convert pointer-generator-to-apeso RUN/hub apeso  a new entity layer on a trained pointer-generator"""
+from summarily.support.errors import InputError
 
 
-class ConversionError(ValueError):
+class ConversionError(InputError):
     """The source cannot be converted, or the destination is taken."""
-
-
-def add_parser(subparsers: Any) -> argparse.ArgumentParser:
-    """Add the `convert` command to a parser's subparsers."""
-    parser: argparse.ArgumentParser = subparsers.add_parser(
-        "convert",
-        help="BART to LED or RED, pointer-generator to APESO, LED to transformers' and back",
-        description=DESCRIPTION,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    kinds = parser.add_subparsers(title="conversions", required=True, metavar="KIND", dest="kind")
-    for kind, text in (
-        ("bart-to-led", "widen a BART: sliding-window attention in the encoder"),
-        ("bart-to-red", "widen a BART: the Reformer's attention in the encoder"),
-        ("led", "transformers' LED to ours, or ours to transformers'"),
-        ("pointer-generator-to-apeso", "a new entity layer on a trained pointer-generator"),
-    ):
-        command = kinds.add_parser(kind, help=text, description=text)
-        command.add_argument("source", help="a folder, or a name on the Hub")
-        command.add_argument("destination", help="a folder that does not exist yet, or is empty")
-        if kind.startswith("bart"):
-            _add_surgery(command, kind)
-        command.set_defaults(run=run)
-    return parser
-
-
-def _add_surgery(parser: argparse.ArgumentParser, kind: str) -> None:
-    parser.add_argument("--max-length", type=int, default=4096, help="of a source (default: %(default)s)")
-    parser.add_argument(
-        "--attention",
-        choices=["copy", "random"],
-        help="start the encoder's self-attention from BART's weights, or at random (default: copy; thesis: random)",
-    )
-    parser.add_argument("--seed", type=int, default=0, help="of random attention (default: %(default)s)")
-    if kind == "bart-to-led":
-        parser.add_argument(
-            "--window", type=int, default=512, help="both sides together (default: %(default)s)"
-        )
-    else:
-        parser.add_argument("--thesis", action="store_true", help="the thesis' set-up, defects and all")
-        parser.add_argument(
-            "--query-key", choices=["query", "mean"], default="query", help="of hashing layers"
-        )
-    parser.add_argument(
-        "--set", metavar="FIELD=VALUE", action="append", default=[], help="a field of the new configuration"
-    )
-
-
-def run(options: argparse.Namespace) -> int:
-    """Run the command; returns the exit code."""
-    try:
-        model = convert(options)
-    except (ConversionError, TypeError, ValueError, OSError) as error:
-        print(f"summarily convert: {error}", file=sys.stderr)
-        return 2
-    count = sum(parameter.numel() for parameter in model.parameters())
-    print(f"{type(model).__name__}, {count / 1e6:.1f} M parameters: {options.destination}")
-    return 0
 
 
 def convert(options: argparse.Namespace) -> Any:

@@ -34,7 +34,7 @@ _EXTENSIONS = {
     "meta": ("summarily.metrics.meta_evaluation.cli", "which metric to trust: agreement with people"),
     "demo": ("summarily.spaces.cli", "open a Space in the browser: scorecard, summarize, attention, judge"),
     "convert": (
-        "summarily.modeling.conversion",
+        "summarily.commands.convert",
         "BART to LED or RED, pointer-generator to APESO, LED to transformers' and back",
     ),
     "profile-memory": (
@@ -43,13 +43,13 @@ _EXTENSIONS = {
     ),
     "publish": ("summarily.hub_cards.publish", "build, check and upload metrics, models and demos"),
     "study": ("summarily.studies.cli", "train and compare: the papers' tables at our scale"),
-    "summarize": ("summarily.summarizer", "summarize texts with a shipped or a Hub model"),
-    "train": ("summarily.modeling.training.cli", "train a summarizer from a recipe"),
+    "summarize": ("summarily.commands.summarize", "summarize texts with a shipped or a Hub model"),
+    "train": ("summarily.commands.train", "train a summarizer from a recipe"),
     "tune-penalties": (
         "summarily.studies.penalties",
         "choose alpha, beta and gamma of the beam search",
     ),
-    "train-reader": ("summarily.modeling.training.reading", "train a reader of cloze questions, for APES"),
+    "train-reader": ("summarily.commands.train_reader", "train a reader of cloze questions, for APES"),
 }
 
 

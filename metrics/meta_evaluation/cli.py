@@ -8,6 +8,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from summarily.metrics.meta_evaluation import LIMITS
+
 _SETS = "chaganty, summeval, realsumm, frank, a table (csv, tsv, jsonl, parquet), or the name of a data set"
 
 
@@ -334,8 +336,6 @@ def run_profile(options: argparse.Namespace) -> int:
 
 
 def _add_all(studies: Any) -> None:
-    from summarily.metrics.meta_evaluation.everything import LIMITS
-
     parser = studies.add_parser(
         "all",
         help="every study",
@@ -369,7 +369,7 @@ def run_all(options: argparse.Namespace) -> int:
     from summarily.support.errors import InputError
     from summarily.support.folders import data_folder
 
-    limits = dict(everything.LIMITS)
+    limits = dict(LIMITS)
     for entry in options.limit:
         study, equals, value = entry.partition("=")
         if study not in limits or not equals:

@@ -10,6 +10,7 @@ from typing import Any
 
 from summarily.metrics.base import Metric, make_examples
 from summarily.metrics.meta_evaluation import (
+    LIMITS,
     agreement,
     benchmark,
     corruption,
@@ -28,8 +29,6 @@ HUMAN_SETS: dict[str, tuple[str, ...]] = {
     "summeval": ("relevance", "coherence", "consistency", "fluency"),
     "realsumm": ("litepyramid_recall",),
 }
-LIMITS = {"paraphrase": 2_000, "corruption": 100, "benchmark": 200, "profile": 50}
-"""How many rows of the large sets are taken, from the first on."""
 
 Results = dict[str, dict[str, Any]]
 """By kind of study and name of the set."""

@@ -8,7 +8,6 @@ about. What is measured is the share of right answers on articles that were not 
 
 from __future__ import annotations
 
-import argparse
 import functools
 import json
 import random
@@ -24,8 +23,7 @@ from accelerate.utils import set_seed
 from summarily.modeling.training.building import make_accelerator
 from summarily.modeling.training.card import citation, commit, hardware, training_table
 from summarily.modeling.training.checkpoints import untouched_random_state
-from summarily.modeling.training.cli import add_run_options
-from summarily.modeling.training.recipe import Recipe, load_recipe
+from summarily.modeling.training.recipe import Recipe
 from summarily.modeling.training.train import fit, run_folder
 from summarily.support.cloze.marks import PLACEHOLDER, candidates, rename
 from summarily.support.errors import RecipeError
@@ -433,38 +431,6 @@ def _spread(readings: Sequence[Reading], limit: int | None) -> list[Reading]:
         if limit is None or counts[reading.collection] <= limit:
             kept.append(reading)
     return kept
-
-
-# --- command ----------------------------------------------------------------------------------------------
-
-
-def add_parser(commands: Any) -> None:
-    """Add `summarily train-reader`."""
-    parser = commands.add_parser(
-        "train-reader",
-        help="train a reader of cloze questions, for APES",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    add_run_options(parser, "cloze_reader, cross_reader or a .toml file")
-    parser.add_argument("--corpus", default="runs/cloze.jsonl.gz", help="questions (default: %(default)s)")
-    parser.set_defaults(run=run)
-
-
-def run(options: argparse.Namespace) -> int:
-    """Run the command; returns the exit code."""
-    from summarily.support.errors import InputError
-
-    try:
-        recipe = load_recipe(options.recipe, options.set)
-    except RecipeError as error:
-        raise InputError(str(error)) from None
-    output = Path(options.output or Path("runs") / Path(options.recipe).stem)
-    result = train_reader(recipe, output, options.corpus, options.data, options.resume)
-    print(f"{result.status} ({result.reason}) at step {result.step} after {result.minutes:.1f} minutes")
-    for key, value in result.scores.items():
-        print(f"  {key:<36}{value:8.2f}")
-    return 0 if result.status == "finished" else 1
 
 
 __all__: Sequence[str] = ("View", "accuracies", "build_reader", "train_reader")

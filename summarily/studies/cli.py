@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import argparse
+import functools
 import importlib
 from typing import Any
+
+from summarily.support.parsers import LazyParser
 
 STUDIES = {
     "apes": (
@@ -37,11 +40,18 @@ STUDIES = {
 def add_parser(commands: Any) -> None:
     """Add `summarily study NAME`; each study's module has `add_arguments` and `run`."""
     parser = commands.add_parser("study", help="train and compare: the papers' tables at our scale")
-    kinds = parser.add_subparsers(title="studies", required=True, metavar="STUDY")
-    for name, (module_name, text) in STUDIES.items():
-        module = importlib.import_module(module_name)
-        study = kinds.add_parser(
-            name, help=text, description=module.__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    kinds = parser.add_subparsers(title="studies", required=True, metavar="STUDY", parser_class=LazyParser)
+    for name, (module, text) in STUDIES.items():
+        kinds.add_parser(
+            name,
+            help=text,
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+            fill=functools.partial(_fill, module),
         )
-        module.add_arguments(study)
-        study.set_defaults(run=module.run)
+
+
+def _fill(name: str, parser: argparse.ArgumentParser) -> None:
+    module = importlib.import_module(name)
+    parser.description = module.__doc__
+    module.add_arguments(parser)
+    parser.set_defaults(run=module.run)

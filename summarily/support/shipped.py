@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+from summarily.support.errors import InputError
 from summarily.support.folders import package_folder
 from summarily.support.suggestions import did_you_mean
 
@@ -48,5 +49,5 @@ def folder(name: str) -> str:
     """
     known = shipped()
     if name not in known:
-        raise ValueError(f"no model {name!r} is shipped;{did_you_mean(name, known)}")
+        raise InputError(f"no model {name!r} is shipped;{did_you_mean(name, known)}")
     return str(_models() / name)

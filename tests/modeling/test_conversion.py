@@ -14,6 +14,7 @@ from transformers import (
     PreTrainedTokenizerFast,
 )
 
+from summarily.commands.convert import add_parser
 from summarily.modeling import (
     ApesoForConditionalGeneration,
     LedForConditionalGeneration,
@@ -21,7 +22,6 @@ from summarily.modeling import (
     PointerGeneratorForConditionalGeneration,
     RedForConditionalGeneration,
 )
-from summarily.modeling.conversion import add_parser
 from tests.modeling.common import logits_of, padded_batch
 from tests.modeling.tiny_bart import tiny_bart, tiny_transformers_led
 

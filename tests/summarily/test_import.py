@@ -37,3 +37,35 @@ def test_public_names_exist():
     for name in summarily.__all__:
         assert getattr(summarily, name) is not None
     assert set(summarily.__all__) <= set(dir(summarily))
+
+
+HELPS = """
+import argparse, contextlib, io, sys
+from summarily import cli
+
+def names(arguments):
+    # The sub-commands that a command has, and those below them, as lists of words.
+    parser = cli._parser(arguments)
+    for word in arguments:
+        [found] = [a for a in parser._actions if isinstance(a, argparse._SubParsersAction)]
+        parser = found.choices[word]
+    yield arguments
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            for word in action.choices:
+                yield from names([*arguments, word])
+
+asked = list(names([]))
+for arguments in asked:
+    with contextlib.redirect_stdout(io.StringIO()) as out, contextlib.suppress(SystemExit):
+        cli.main([*arguments, "--help"])
+    assert out.getvalue().startswith("usage: " + " ".join(["summarily", *arguments])), arguments
+assert len(asked) > 30 and ["study", "long"] in asked and ["meta", "human"] in asked, asked
+"""
+
+
+def test_every_help_of_every_command_imports_nothing_heavy():
+    """Counted in modules, not in seconds: all helps together need a few hundred, which takes a fraction of a second."""
+    modules = modules_after(HELPS)
+    assert not modules.intersection(HEAVY)
+    assert len(modules) < 600, len(modules)

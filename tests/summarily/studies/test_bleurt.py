@@ -15,8 +15,8 @@ from summarily.cli import main
 from summarily.modeling.bleurt.modeling_bleurt import BleurtForScoring
 from summarily.modeling.bleurt.tokenization_bleurt import PairTokenizer
 from summarily.modeling.training.recipe import load_recipe
-from summarily.studies.bleurt import study as training
-from summarily.studies.bleurt.study import UNKNOWN, join_pairs, make_rows, rating_rows
+from summarily.studies.bleurt import training
+from summarily.studies.bleurt.training import UNKNOWN, join_pairs, make_rows, rating_rows
 from summarily.support.sample import load_sample
 from tests.metrics.tiny import checkpoint, texts
 

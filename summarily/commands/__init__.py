@@ -1,0 +1,1 @@
+"""The commands of `summarily` whose parsers must not import what they run."""
