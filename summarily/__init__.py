@@ -17,7 +17,7 @@ from summarily.support.version import __version__
 if TYPE_CHECKING:
     from summarily.metrics.hooks import compute_metrics, reward
     from summarily.metrics.scorecard import Comparison, Scorecard, compare, score
-    from summarily.modeling.generation.summarizer import Summarizer
+    from summarily.modeling.generation.summarizer import Summarizer, checkpoint
     from summarily.support.sample import load_sample
 
 _WHERE = {
@@ -29,6 +29,7 @@ _WHERE = {
     "reward": "summarily.metrics.hooks",
     "load_sample": "summarily.support.sample",
     "Summarizer": "summarily.modeling.generation.summarizer",
+    "checkpoint": "summarily.modeling.generation.summarizer",
 }
 
 __all__ = [
@@ -36,6 +37,7 @@ __all__ = [
     "Scorecard",
     "Summarizer",
     "__version__",
+    "checkpoint",
     "compare",
     "compute_metrics",
     "load_sample",

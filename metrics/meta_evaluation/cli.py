@@ -115,7 +115,7 @@ def _judgements(options: argparse.Namespace) -> Any:
 
 def _store(options: argparse.Namespace) -> Any:
     from summarily.metrics.meta_evaluation.scores import ScoreStore
-    from summarily.support.vectors import cache_folder
+    from summarily.support.folders import cache_folder
 
     path = Path(options.scores) if options.scores else cache_folder() / "scores.sqlite"
     path.parent.mkdir(parents=True, exist_ok=True)

@@ -279,6 +279,20 @@ class Summarizer:
         return [text.strip() for text in self.tokenizer.batch_decode(ids, skip_special_tokens=True, **copied)]
 
 
+def checkpoint(name: str) -> str:
+    """The folder of a shipped model for `from_pretrained`, made whole in the cache if it is shipped as an adapter.
+
+    Example:
+        >>> from transformers import AutoModelForSeq2SeqLM
+        >>> type(AutoModelForSeq2SeqLM.from_pretrained(checkpoint("headlines"))).__name__
+        'AttentionVariantForConditionalGeneration'
+    """
+    import summarily.modeling  # noqa: F401  our model types
+    from summarily.support import shipped
+
+    return shipped.checkpoint(name)
+
+
 def _load(checkpoint: str, options: dict[str, Any], precision: str) -> tuple[Any, Any]:
     from pathlib import Path
 
@@ -286,18 +300,20 @@ def _load(checkpoint: str, options: dict[str, Any], precision: str) -> tuple[Any
     from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
 
     import summarily.modeling  # noqa: F401  our model types
-    from summarily.support.shipped import folder, shipped, summarizers
+    from summarily.support.shipped import folder, merged, quiet_about_tying, shipped, summarizers
 
     if not hasattr(torch, precision):
         raise InputError(f"dtype={precision!r} is not a dtype of torch; try 'float32' or 'bfloat16'.")
-    name = checkpoint
-    if not Path(checkpoint).is_dir() and checkpoint in shipped():
-        name = folder(checkpoint)
+    place = Path(checkpoint)
+    if not place.is_dir() and checkpoint in shipped():
+        place = Path(folder(checkpoint))
     try:
+        name = merged(place) if place.is_dir() else checkpoint
         tokenizer = AutoTokenizer.from_pretrained(name, **options)
-        model = AutoModelForSeq2SeqLM.from_pretrained(
-            name, dtype=getattr(torch, precision), use_safetensors=True, **options
-        )
+        with quiet_about_tying():
+            model = AutoModelForSeq2SeqLM.from_pretrained(
+                name, dtype=getattr(torch, precision), use_safetensors=True, **options
+            )
     except (OSError, ValueError) as error:
         reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
         raise InputError(

@@ -11,6 +11,7 @@ from accelerate.state import AcceleratorState
 
 from summarily.modeling.training.corpora import Corpus, encode, texts
 from summarily.modeling.training.recipe import (
+    AdapterSection,
     OptimizerSection,
     Recipe,
     ScheduleSection,
@@ -20,6 +21,8 @@ from summarily.modeling.training.recipe import (
 from summarily.support.errors import RecipeError
 from summarily.support.files import is_complete, write_folder
 from summarily.support.processes import warn_if_alone
+from summarily.support.shipped import quiet_about_tying
+from summarily.support.weights import WEIGHTS, resolve
 
 if TYPE_CHECKING:
     from transformers import PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
@@ -77,7 +80,7 @@ def build_tokenizer(
 
     section = recipe.tokenizer
     if section.kind == "pretrained":
-        tokenizer = AutoTokenizer.from_pretrained(section.name or recipe.model.name)
+        tokenizer = AutoTokenizer.from_pretrained(place_of(section.name or recipe.model.name))
         if tokenizer.pad_token_id is None:
             raise RecipeError(f"the tokenizer of {section.name or recipe.model.name} has no padding token.")
         return tokenizer
@@ -111,18 +114,22 @@ def build_model(recipe: Recipe, tokenizer: PreTrainedTokenizerBase) -> PreTraine
 
             start_as_copier(model)
     else:
-        config = AutoConfig.from_pretrained(section.name, revision=section.revision)
+        place = place_of(section.name)
+        config = AutoConfig.from_pretrained(place, revision=section.revision)
         _check_keys(section.config, config)
         for key, value in section.config.items():
             setattr(config, key, value)
-        model = AutoModelForSeq2SeqLM.from_pretrained(
-            section.name, config=config, revision=section.revision, dtype=torch.float32
-        )
+        with quiet_about_tying():
+            model = AutoModelForSeq2SeqLM.from_pretrained(
+                place, config=config, revision=section.revision, dtype=torch.float32
+            )
     if len(tokenizer) > model.get_input_embeddings().num_embeddings:
         raise RecipeError(
             f"the tokenizer has {len(tokenizer)} tokens but {section.name} embeds only "
             f"{model.get_input_embeddings().num_embeddings}; use the tokenizer the model was trained with."
         )
+    if recipe.adapter.rank is not None:
+        add_adapter(model, recipe.adapter)
     if section.gradient_checkpointing:
         model.gradient_checkpointing_enable()
     if "max_new_tokens" in recipe.generation:
@@ -134,6 +141,27 @@ def build_model(recipe: Recipe, tokenizer: PreTrainedTokenizerBase) -> PreTraine
             f"generation.{key} is not a generation parameter{did_you_mean(key, known, 'generation.')}"
         )
     return model
+
+
+def place_of(name: str) -> str:
+    """What `from_pretrained` loads: the folder of a pinned weight, or the name itself (a folder or a Hub id)."""
+    return resolve(name).path_or_id if name in WEIGHTS else name
+
+
+def add_adapter(model: PreTrainedModel, section: AdapterSection) -> None:
+    """Freeze the model and put a low-rank difference beside its linear layers."""
+    from peft import LoraConfig
+
+    rank = section.rank
+    assert rank is not None
+    config = LoraConfig(
+        r=rank,
+        lora_alpha=section.alpha if section.alpha is not None else rank,
+        lora_dropout=section.dropout,
+        target_modules=section.targets or "all-linear",
+        task_type="SEQ_2_SEQ_LM",
+    )
+    model.add_adapter(config)
 
 
 def new_config(recipe: Recipe, tokenizer: PreTrainedTokenizerBase) -> dict[str, Any]:

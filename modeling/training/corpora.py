@@ -20,6 +20,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from summarily.modeling.training.articles import with_stops, without_furniture
 from summarily.modeling.training.random_starts import StartTokenizer
 from summarily.modeling.training.recipe import DataSection
 from summarily.support.errors import RecipeError
@@ -156,6 +157,8 @@ def _treebank() -> Any:
 
 def clean(text: str, section: DataSection) -> str:
     """The text after the options of `section` that work on one text."""
+    if section.news_furniture == "strip":
+        text = without_furniture(text)
     if section.cnn_marker == "strip":
         text = _CNN.sub("", text)
     if section.sentence_marks == "strip":
@@ -213,6 +216,8 @@ def prepare_row(row: Mapping[str, Any], section: DataSection) -> dict[str, Any]:
         references = [clean(joined(text), section) for text in column(row, section.references)]
     else:
         references = [clean(section.joiner.join(_parts(row, section.target)), section)]
+    if section.target_stops:
+        references = [with_stops(text) for text in references]
     learned = [clean(joined(column(row, section.learned)), section)] if section.learned else references
     identifier = str(column(row, section.id)) if section.id else content_id(raw)
     return {
@@ -378,7 +383,8 @@ def _load(section: DataSection, name: str, path: Path | None) -> Dataset | Itera
         return datasets.load_dataset(
             section.name, section.config, split=split, revision=section.revision, streaming=section.streaming
         )
-    if not path.is_file():
+    paths = sorted(path.parent.glob(path.name)) if "*" in path.name else [path]
+    if not paths or not paths[0].is_file():
         raise RecipeError(
             f"there is no file {path}; give the folder of data.files by --data or the environment variable "
             "SUMMARILY_DATA."
@@ -387,7 +393,7 @@ def _load(section: DataSection, name: str, path: Path | None) -> Dataset | Itera
     if kind is None:
         raise RecipeError(f"{path.name}: unknown kind of file; known are {', '.join(FORMATS)}, also gzipped.")
     options = {"delimiter": "\t"} if ".tsv" in path.name.lower() else {}
-    files = {"train": str(path)}
+    files = {"train": list(map(str, paths))}
     return datasets.load_dataset(
         kind, data_files=files, split="train", streaming=section.streaming, **options
     )

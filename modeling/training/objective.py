@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
 
 import torch
 
 from summarily.modeling.training.collators import IGNORED_LABEL
 from summarily.modeling.training.recipe import ScheduleSection, TrainingSection
+
+# Models whose logits are one linear layer of the decoder's states, each place for itself.
+PLAIN_TYPES = frozenset(
+    {"t5", "bart", "summarily-led", "summarily-red", "summarily-led-t5", "summarily-red-t5"}
+)
 
 BatchLoss = Callable[[torch.nn.Module, dict[str, torch.Tensor], TrainingSection], torch.Tensor]
 
@@ -32,7 +39,41 @@ def summary_loss(
     if training.label_smoothing:
         inputs = {name: tensor for name, tensor in batch.items() if name != "labels"}
         return smoothed_cross_entropy(model(**inputs).logits, labels, training.label_smoothing)
-    return model(**batch).loss * (labels != IGNORED_LABEL).sum()
+    kept = labels != IGNORED_LABEL
+    if not is_plain(model):
+        return model(**batch).loss * kept.sum()
+    inputs = {name: tensor for name, tensor in batch.items() if name != "labels"}
+    inputs["decoder_input_ids"] = unwrapped(model).prepare_decoder_input_ids_from_labels(labels)
+    with only_logits_at(unwrapped(model), kept):
+        logits = model(**inputs, use_cache=False).logits
+    return torch.nn.functional.cross_entropy(logits.float(), labels[kept], reduction="sum")
+
+
+def unwrapped(model: torch.nn.Module) -> Any:
+    """The model behind the wrapper of data parallelism."""
+    return getattr(model, "module", model)
+
+
+def is_plain(model: torch.nn.Module) -> bool:
+    """Whether the model's loss is the cross entropy of its output embeddings' logits, as T5's and BART's is."""
+    return getattr(unwrapped(model).config, "model_type", "") in PLAIN_TYPES
+
+
+@contextmanager
+def only_logits_at(model: Any, kept: torch.Tensor) -> Iterator[None]:
+    """Inside, the head reads only the places where `kept`: logits are (kept places, words).
+
+    A batch of targets is padding to a third or a half, and the head is the widest layer of a small model.
+    """
+
+    def select(head: torch.nn.Module, arguments: tuple[Any, ...]) -> tuple[Any, ...]:
+        return (arguments[0][kept], *arguments[1:])
+
+    handle = model.get_output_embeddings().register_forward_pre_hook(select)
+    try:
+        yield
+    finally:
+        handle.remove()
 
 
 def smoothed_cross_entropy(logits: torch.Tensor, labels: torch.Tensor, smoothing: float) -> torch.Tensor:

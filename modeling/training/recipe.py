@@ -46,6 +46,18 @@ class ModelSection:
 
 
 @dataclass(frozen=True)
+class AdapterSection:
+    """With a `rank` the model stays as it is, and a low-rank difference from it (LoRA, by peft) is trained and saved."""
+
+    rank: int | None = None
+    alpha: float | None = None  # the difference counts alpha / rank times; by default once
+    dropout: float = 0.0
+    targets: list[str] = field(
+        default_factory=list
+    )  # names of layers; by default all linear ones but the head
+
+
+@dataclass(frozen=True)
 class TokenizerSection:
     """`pretrained` loads `name` (by default the model's own); the others train one on the training split.
 
@@ -72,7 +84,9 @@ class DataSection:
     name: str | None = None  # a data set of the Hub
     config: str | None = None
     revision: str | None = None
-    files: dict[str, str] = field(default_factory=dict)  # split -> file, or DUC folder, under --data
+    files: dict[str, str] = field(
+        default_factory=dict
+    )  # split -> file (* for several), or DUC folder, under --data
     # Columns: "abstract", "sections[].text", ["title", "body"]; lists of strings are joined by `joiner`.
     source: str | list[str] = "document"
     target: str | list[str] = "summary"
@@ -106,6 +120,10 @@ class DataSection:
     )
     cut_after_conclusion: bool = False
     cnn_marker: Literal["keep", "strip"] = "keep"
+    news_furniture: Literal["keep", "strip"] = (
+        "keep"  # bylines, dates, "Scroll down for video"; see `articles`
+    )
+    target_stops: bool = False  # a line of the target that ends in no punctuation gets a full stop
     sentence_marks: Literal["keep", "strip"] = "keep"
     math_marks: Literal["keep", "strip"] = "keep"
     # Truncation, in tokens, special tokens included.
@@ -244,6 +262,7 @@ class Recipe:
 
     model: ModelSection
     data: DataSection
+    adapter: AdapterSection = field(default_factory=AdapterSection)
     tokenizer: TokenizerSection = field(default_factory=TokenizerSection)
     batch: BatchSection = field(default_factory=BatchSection)
     optimizer: OptimizerSection = field(default_factory=OptimizerSection)

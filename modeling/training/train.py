@@ -195,7 +195,7 @@ def fit(
     if not interrupted:
         newest = checkpoints.latest()
         assert newest is not None, "a finished run has a checkpoint"
-        model.load_state_dict(load_state(newest / "best.pt"))
+        load_learned(model, load_state(newest / "best.pt"))
     return RunResult(
         status="interrupted" if interrupted else "finished",
         reason=reason,
@@ -297,7 +297,7 @@ def judge(
     if not better:
         return None
     progress.best_score, progress.best_step = score, progress.step
-    return {name: tensor.detach().cpu().clone() for name, tensor in model.state_dict().items()}
+    return {name: tensor.detach().cpu().clone() for name, tensor in learned_state(model).items()}
 
 
 # --- checkpoints ------------------------------------------------------------------------------------------
@@ -315,13 +315,32 @@ def save(
     if accelerator.is_main_process:
         state = {
             "progress": asdict(progress) | {"position": tuple(progress.position)},
-            "model": model.state_dict(),
+            "model": learned_state(model),
             "optimizer": optimizer.state_dict(),
             "scaler": accelerator.scaler.state_dict() if accelerator.scaler else {},
             "random": random_states,
         }
         checkpoints.save(progress.step, state, best)
     accelerator.wait_for_everyone()
+
+
+def learned_state(model: torch.nn.Module) -> dict[str, torch.Tensor]:
+    """The tensors that training changes: all of them, or, where a part is frozen, those that are not."""
+    frozen = {name for name, parameter in model.named_parameters() if not parameter.requires_grad}
+    if not frozen:
+        return model.state_dict()
+    return {name: parameter for name, parameter in model.named_parameters() if name not in frozen}
+
+
+def load_learned(model: torch.nn.Module, state: dict[str, torch.Tensor]) -> None:
+    """Put back what `learned_state` gave."""
+    expected = learned_state(model).keys()
+    if expected != state.keys():
+        odd = sorted(expected ^ state.keys())
+        raise RecipeError(
+            f"the checkpoint is of another model: {len(odd)} tensors differ, among them {odd[0]}."
+        )
+    model.load_state_dict(state, strict=False)
 
 
 def restore(
@@ -331,7 +350,7 @@ def restore(
     if newest is None:
         return Progress()
     state = load_state(newest / "state.pt")
-    model.load_state_dict(state["model"])
+    load_learned(model, state["model"])
     optimizer.load_state_dict(state["optimizer"])
     if accelerator.scaler:
         accelerator.scaler.load_state_dict(state["scaler"])

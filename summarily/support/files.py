@@ -88,6 +88,27 @@ def write_folder(path: Path, write: Callable[[Path], object], marker: bool = Tru
         raise
 
 
+def make_folder_once(path: Path, write: Callable[[Path], object]) -> Path:
+    """The folder `path`, filled by `write` unless it is there; a second process waits for the first.
+
+    Example:
+        >>> import tempfile
+        >>> path = Path(tempfile.mkdtemp()) / "made"
+        >>> for text in ("first", "second"):
+        ...     folder = make_folder_once(path, lambda folder: (folder / "a").write_text(text))
+        >>> (folder / "a").read_text()
+        'first'
+    """
+    if path.is_dir():
+        return path
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with (path.parent / f".{path.name}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # released with the process, however it ends
+        if not path.is_dir():
+            write_folder(path, write, marker=False)
+    return path
+
+
 def is_complete(folder: Path) -> bool:
     """Whether every file is the one that was written."""
     try:

@@ -35,3 +35,9 @@ def package_folder(name: str) -> Path:
     spec = importlib.util.find_spec(f"summarily.{name}")
     assert spec is not None and spec.submodule_search_locations, f"summarily.{name} is a package"
     return Path(spec.submodule_search_locations[0])
+
+
+def cache_folder() -> Path:
+    """Where converted weights and vectors are kept: what SUMMARILY_CACHE names, else `~/.cache/summarily`."""
+    default = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache") / "summarily"
+    return Path(os.environ.get("SUMMARILY_CACHE") or default).expanduser()

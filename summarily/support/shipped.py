@@ -1,16 +1,34 @@
-"""The models that come with the package: the folders of `hub_cards`, one each."""
+"""The models that come with the package: which there are, and a folder of each for `from_pretrained`.
+
+Most lie there whole. A summarizer is shipped as a small difference (an adapter of `peft`) from a pinned base, and is
+merged with it once, into the cache.
+"""
 
 from __future__ import annotations
 
+import functools
+import hashlib
+import json
+import logging
 import re
+import shutil
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
-from summarily.support.errors import InputError
-from summarily.support.folders import package_folder
+from summarily.support.errors import InputError, MissingRequirement
+from summarily.support.files import make_folder_once
+from summarily.support.folders import cache_folder, package_folder
 from summarily.support.suggestions import did_you_mean
+from summarily.support.weights import Resolved, content_hash, resolve
+
+ADAPTER = "adapter_config.json"
 
 
-def _models() -> Path:
+def root() -> Path:
+    """The folder of the shipped models' folders."""
     return package_folder("hub_cards")
 
 
@@ -21,7 +39,7 @@ def shipped() -> list[str]:
         >>> "headlines" in shipped()
         True
     """
-    return sorted(path.parent.name for path in _models().glob("*/config.json"))
+    return sorted(path.parent.name for path in root().glob("*/config.json"))
 
 
 def summarizers() -> list[str]:
@@ -31,23 +49,99 @@ def summarizers() -> list[str]:
         >>> "headlines" in summarizers()
         True
     """
-    here = _models()
-    cards = {name: (here / name / "README.md").read_text(encoding="utf-8") for name in shipped()}
+    cards = {name: (root() / name / "README.md").read_text(encoding="utf-8") for name in shipped()}
     return [
         name for name, card in cards.items() if re.search(r'^pipeline_tag: "?summarization"?$', card, re.M)
     ]
 
 
 def folder(name: str) -> str:
-    """Where a shipped model lies, for `from_pretrained`.
+    """Where the files of a shipped model lie in the package.
+
+    Example:
+        >>> Path(folder("headlines")).name
+        'headlines'
+    """
+    known = shipped()
+    if name not in known:
+        raise InputError(
+            f"no model {name!r} is shipped{did_you_mean(name, known)} Known: {', '.join(known)}."
+        )
+    return str(root() / name)
+
+
+def checkpoint(name: str) -> str:
+    """A folder that `from_pretrained` reads: that of the package, or base and adapter merged, once, in the cache.
 
     Example:
         >>> import summarily.modeling
         >>> from transformers import AutoModelForSeq2SeqLM
-        >>> type(AutoModelForSeq2SeqLM.from_pretrained(folder("headlines"))).__name__
+        >>> type(AutoModelForSeq2SeqLM.from_pretrained(checkpoint("headlines"))).__name__
         'AttentionVariantForConditionalGeneration'
     """
-    known = shipped()
-    if name not in known:
-        raise InputError(f"no model {name!r} is shipped;{did_you_mean(name, known)}")
-    return str(_models() / name)
+    return merged(Path(folder(name)))
+
+
+def merged(place: Path) -> str:
+    """`place` itself, or, if it holds an adapter, the folder of base and adapter merged."""
+    if not (place / ADAPTER).is_file():
+        return str(place)
+    base = resolve(base_of(place))
+    parts = f"{base.identity} {content_hash(place)}"
+    target = (
+        cache_folder() / "checkpoints" / f"{place.name}-{hashlib.sha256(parts.encode()).hexdigest()[:12]}"
+    )
+    return str(make_folder_once(target, functools.partial(_merge, place, base)))
+
+
+def base_of(place: Path) -> str:
+    """The name of the model that an adapter is a difference from."""
+    return str(json.loads((place / ADAPTER).read_text(encoding="utf-8"))["base_model_name_or_path"])
+
+
+def _merge(place: Path, base: Resolved, target: Path) -> None:
+    """Base and adapter as one model, in float32, with the config, the generation settings and the base's tokenizer."""
+    import torch
+    from transformers import AutoConfig, AutoModelForSeq2SeqLM, AutoTokenizer
+
+    try:
+        from peft import PeftModel
+    except ImportError:
+        raise MissingRequirement(
+            f"{place.name} is stored as a difference from {base_of(place)}, and merging needs peft: "
+            'pip install "summarily[offline]"'
+        ) from None
+    with quiet_about_tying():
+        whole: Any = AutoModelForSeq2SeqLM.from_pretrained(
+            base.path_or_id,
+            config=AutoConfig.from_pretrained(place),
+            revision=base.revision,
+            dtype=torch.float32,
+        )
+        whole = PeftModel.from_pretrained(whole, str(place)).merge_and_unload()
+    whole.save_pretrained(target)
+    AutoTokenizer.from_pretrained(base.path_or_id, revision=base.revision).save_pretrained(target)
+    for file in ("config.json", "generation_config.json", "tokenizer_config.json"):
+        if (place / file).is_file():
+            shutil.copyfile(place / file, target / file)
+
+
+@contextmanager
+def quiet_about_tying() -> Iterator[None]:
+    """Inside, transformers and peft do not advise to change the config of a T5 whose head is its own.
+
+    transformers 5 sets `tie_word_embeddings` for every T5, whatever its config says, then notices that the weights
+    differ and rightly leaves them alone.
+    """
+
+    def other(record: logging.LogRecord) -> bool:
+        return "tied weights mapping" not in record.getMessage()
+
+    logger = logging.getLogger("transformers.modeling_utils")
+    logger.addFilter(other)
+    try:
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", message="Input and output embeddings are no longer tied")
+            yield
+    finally:
+        logger.removeFilter(other)

@@ -31,6 +31,7 @@ from numpy.typing import NDArray
 
 from summarily.support import weights
 from summarily.support.errors import InputError, MissingRequirement
+from summarily.support.folders import cache_folder
 
 _HUB_FILE = re.compile(r"([\w.-]+/[\w.-]+)/([\w./-]+\.\w+)")
 _CONVERTIBLE = (".txt", ".vec", ".bin")
@@ -215,12 +216,6 @@ def _read_words(path: Path) -> list[str]:
 
 
 # --- converting -------------------------------------------------------------------------------------------
-
-
-def cache_folder() -> Path:
-    """Where converted vectors are kept."""
-    default = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache") / "summarily"
-    return Path(os.environ.get("SUMMARILY_CACHE") or default).expanduser()
 
 
 def _suffix(path: Path) -> str:

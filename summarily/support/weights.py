@@ -17,11 +17,14 @@ import importlib.metadata
 import os
 import re
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from summarily.support import quantized_t5
 from summarily.support.errors import FileError, MissingRequirement
+from summarily.support.files import make_folder_once
+from summarily.support.folders import cache_folder
 
 HUB_TIMEOUT = 10.0
 """Seconds to wait for the Hub to say which commit a model is at."""
@@ -47,6 +50,8 @@ class Weight:
     folder: str
     """Inside site-packages: the import package and the folder in it."""
     files: Mapping[str, str] = field(repr=False)
+    convert: Callable[[Path, Path], None] | None = field(default=None, repr=False)
+    """Makes a folder for `from_pretrained` of the package's files, once, in the cache."""
 
     @property
     def digest(self) -> str:
@@ -147,7 +152,22 @@ _SPACY = Weight(
     },
 )
 
-WEIGHTS: dict[str, Weight] = {weight.name: weight for weight in (_MINILM, _GLOVE, _SPACY)}
+_FLAN_T5_SMALL = Weight(
+    name="flan-t5-small",
+    hub="google/flan-t5-small",
+    revision=None,
+    package="traceforge-title-model",
+    version="0.2.0",
+    folder="traceforge_title_model/data/span",
+    files={
+        "encoder.onnx": "b82bef1400cec815c3e5addd04dc451ec31491ac6598b166bbc6594656823787",
+        "decoder.onnx": "76b40328b8a6bd8b8fc029d80006284c6d644d6e0938c18339bc05fb31a927bc",
+        "tokenizer.json": "3550c5f922922567115f702e0543b57276366fc321cf1f088859c71491656cf6",
+    },
+    convert=quantized_t5.convert,
+)
+
+WEIGHTS: dict[str, Weight] = {weight.name: weight for weight in (_MINILM, _GLOVE, _SPACY, _FLAN_T5_SMALL)}
 """The pinned weights by name."""
 
 
@@ -236,8 +256,12 @@ def resolve(model: str | os.PathLike[str], revision: str | None = None) -> Resol
     if str(model) in WEIGHTS:
         weight = WEIGHTS[str(model)]
         root = _installed(weight)
-        verify(weight, root)
-        return Resolved(str(root), f"{weight.name}@{weight.digest[:12]}")
+        identity = f"{weight.name}@{weight.digest[:12]}"
+        if weight.convert:
+            root = _converted(weight, root)
+        else:
+            verify(weight, root)
+        return Resolved(str(root), identity)
     commit = _hub_commit(str(model), revision)
     return Resolved(str(model), f"{model}@{commit[:12]}", commit)
 
@@ -268,6 +292,20 @@ def _installed(weight: Weight) -> Path:
             f"{weight.command}"
         )
     return root
+
+
+def _converted(weight: Weight, root: Path) -> Path:
+    """The folder that `weight.convert` makes of the package's files: made once, whole or not at all."""
+    assert weight.convert is not None
+    convert = weight.convert
+    target = cache_folder() / "weights" / f"{weight.name}-{weight.digest[:12]}"
+
+    def write(folder: Path) -> None:
+        verify(weight, root)
+        convert(root, folder)
+
+    make_folder_once(target, write)
+    return target
 
 
 def _hub_commit(model: str, revision: str | None) -> str:
