@@ -42,6 +42,9 @@ CONFIG: dict[str, Any] = {
 }
 """FLAN-T5-small."""
 
+VERSION = 1
+"""Part of the name of what is made: a change of `convert` makes it anew."""
+
 _LAYER = re.compile(r"^/(?:enc|m)/(?P<path>.+)/MatMul_quant$")
 
 

@@ -298,7 +298,7 @@ def _converted(weight: Weight, root: Path) -> Path:
     """The folder that `weight.convert` makes of the package's files: made once, whole or not at all."""
     assert weight.convert is not None
     convert = weight.convert
-    target = cache_folder() / "weights" / f"{weight.name}-{weight.digest[:12]}"
+    target = cache_folder() / "weights" / f"{weight.name}-{weight.digest[:12]}-{quantized_t5.VERSION}"
 
     def write(folder: Path) -> None:
         verify(weight, root)

@@ -73,7 +73,7 @@ def test_base_and_adapter_merged_compute_what_both_compute_side_by_side(base: Pa
             model.eval()(input_ids=ids, attention_mask=ids.ne(0), decoder_input_ids=ids).logits
             for model in (beside, whole, alone)
         )
-    torch.testing.assert_close(ours, expected, rtol=1e-5, atol=1e-5)
+    torch.testing.assert_close(ours, expected, rtol=1e-4, atol=1e-4)
     assert (expected - before).abs().max() > 0.1, "the adapter changes something"
 
 
