@@ -204,8 +204,8 @@ class _Behaviour(ast.NodeTransformer):
         return ast.Raise()
 
     def visit_Call(self, node: ast.Call) -> ast.AST:
-        """`zip(..., strict=True)` only says what is so."""
-        node.keywords = [keyword for keyword in node.keywords if keyword.arg != "strict"]
+        """`zip(..., strict=True)` only says what is so, and on a CPU every tensor is on the same device."""
+        node.keywords = [keyword for keyword in node.keywords if keyword.arg not in ("strict", "device")]
         return self.generic_visit(node)
 
     def visit_If(self, node: ast.If) -> ast.AST:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import time
+from types import SimpleNamespace
 
 import pytest
 
@@ -10,6 +12,7 @@ import summarily
 from summarily.metrics import Metric, Values, load
 from summarily.metrics.base import Score, Signature, make_examples
 from summarily.metrics.resampling import mean_intervals, paired_test
+from summarily.metrics.scorecard import _Tally
 from summarily.support.errors import InputError, MissingRequirement
 from summarily.support.files import write_atomically
 
@@ -325,3 +328,72 @@ def test_weights_concern_the_pooled_keys_of_a_score_alone():
         key: (*ends, 0.9) for key, ends in expected.items()
     }
     assert expected["plain"] != mean_intervals({"plain": columns["plain"]}, 0.9, weights)["plain"]
+
+
+class Encoding(Lengths):
+    """A metric that wants texts encoded: its predictions, in these layers."""
+
+    def __init__(self, encoder, layers):
+        super().__init__()
+        self.encoder, self.layers = encoder, layers
+
+    def requests(self, examples):
+        texts = [example.prediction for example in examples]
+        return [SimpleNamespace(encoder=self.encoder, texts=texts, layers=self.layers)]
+
+
+class SlowEncoder:
+    def __init__(self):
+        self.calls = []
+
+    def prefetch(self, texts, layers):
+        self.calls.append((texts, layers))
+        time.sleep(0.02)
+
+
+def test_metrics_share_their_encoder_passes_and_all_are_charged_for_them():
+    encoder, other = SlowEncoder(), SlowEncoder()
+    metrics = {
+        "a": Encoding(encoder, [2]),
+        "b": Encoding(encoder, [5, 1]),
+        "c": Encoding(other, [1]),
+        "d": Lengths(),
+    }
+    card = summarily.score(["x", "yy", "x"], ["r"] * 3, metrics=metrics)
+    assert encoder.calls == [(["x", "yy"], [1, 2, 5])] and other.calls == [(["x", "yy"], [1])]
+    shared = {label: score.cost["shared_seconds"] for label, score in card.items()}
+    assert shared["a"] == shared["b"] >= 0.02 <= shared["c"] and shared["d"] == 0
+    assert all(score.cost["tokens"] == 3 for score in card.values())
+
+
+def test_chunks_are_bounded_by_characters_too(monkeypatch):
+    from summarily.metrics import scorecard
+
+    monkeypatch.setattr(scorecard, "CHUNK_CHARACTERS", 10)
+    metric = Lengths()
+    # With a reference of one and a source of two characters: 5 + 5, then 6, then 20 alone, then 5.
+    metric.compute(["aa", "aa", "aaa", "a" * 17, "aa"], ["r"] * 5, ["ss"] * 5)
+    assert metric.calls == [2, 1, 1, 1]
+
+
+def test_work_of_several_processes_is_merged():
+    first, second = _Tally(), _Tally()
+    first.add(
+        [0, 2],
+        Values({"x": [1, 3]}, {"seen": 2}, tokens=5, weights=[1, 1]),
+        SimpleNamespace(seconds=2.0, peak_memory=7),
+    )
+    second.add(
+        [1],
+        Values({"x": [2]}, {"seen": 1}, tokens=4, weights=[3]),
+        SimpleNamespace(seconds=3.0, peak_memory=6),
+    )
+    first.spend(shared_seconds=0.5)
+    first.merge(second)
+    assert (first.rows, first.per_example, first.weights) == (
+        [0, 2, 1],
+        {"x": [1.0, 3.0, 2.0]},
+        [1.0, 1.0, 3.0],
+    )
+    assert first.counts == {"seen": 3}
+    assert first.cost == {"seconds": 3.0, "shared_seconds": 0.5, "tokens": 9, "peak_memory": 7}

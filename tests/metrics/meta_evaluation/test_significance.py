@@ -5,6 +5,7 @@ import math
 
 import numpy as np
 import pytest
+from scipy import stats
 
 from summarily.metrics.meta_evaluation.correlation import COEFFICIENTS, LEVELS, correlate
 from summarily.metrics.meta_evaluation.significance import (
@@ -12,6 +13,7 @@ from summarily.metrics.meta_evaluation.significance import (
     interval,
     permutation_test,
     resampling_for,
+    williams,
 )
 from summarily.metrics.resampling import holm
 from tests.benchmarks.meta_permutation import flat, simulated
@@ -198,3 +200,36 @@ def test_few_systems_are_not_resampled():
 def test_holm_corrects_for_many_metrics():
     # By hand: sorted .01 .02 .03 .4 times 4, 3, 2, 1, then made monotone.
     assert holm([0.4, 0.03, 0.01, 0.02]) == pytest.approx([0.4, 0.06, 0.04, 0.06])
+
+
+@pytest.mark.parametrize(
+    "r_first, r_second, r_between, n", [(0.5, 0.3, 0.6, 100), (0.2, 0.6, 0.3, 12), (-0.4, 0.1, 0.2, 4)]
+)
+def test_williams_test_is_that_of_its_formula(r_first, r_second, r_between, n):
+    """With the determinant of the matrix of correlations (Williams 1959)."""
+    matrix = np.array([[1, r_first, r_second], [r_first, 1, r_between], [r_second, r_between, 1]])
+    mean = (r_first + r_second) / 2
+    below = 2 * (n - 1) / (n - 3) * np.linalg.det(matrix) + mean**2 * (1 - r_between) ** 3
+    statistic = (r_first - r_second) * math.sqrt((n - 1) * (1 + r_between) / below)
+    upper = stats.t.sf(statistic, n - 3)
+    assert williams(r_first, r_second, r_between, n) == pytest.approx(upper, rel=1e-9)
+    both = williams(r_first, r_second, r_between, n, "two-sided")
+    assert both == pytest.approx(2 * stats.t.sf(abs(statistic), n - 3), rel=1e-9)
+    assert williams(0.3, 0.3, r_between, n) == 0.5 and williams(0.3, 0.3, r_between, n, "two-sided") == 1.0
+
+
+def test_williams_test_refuses_what_cannot_be():
+    assert math.isnan(williams(float("nan"), 0.3, 0.6, 100))
+    with pytest.raises(ValueError, match="at least 4 summaries, got 3"):
+        williams(0.5, 0.3, 0.6, 3)
+    with pytest.raises(ValueError, match="alternative is 'less'"):
+        williams(0.5, 0.3, 0.6, 10, "less")
+    with pytest.raises(ValueError, match="cannot occur together"):
+        williams(0.9, -0.9, 1.0, 10)
+
+
+def test_an_interval_needs_half_of_the_values():
+    half = np.array([0.0, 1.0, 2.0, 3.0, *[np.nan] * 4])
+    assert interval(half, 0.5) == (0.75, 2.25, 4)
+    fewer = interval(np.append(half, np.nan), 0.5)
+    assert math.isnan(fewer.low) and math.isnan(fewer.high) and fewer.defined == 4

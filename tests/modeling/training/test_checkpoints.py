@@ -1,6 +1,7 @@
 import errno
 import pickle
 import random
+import re
 
 import numpy as np
 import pytest
@@ -142,3 +143,25 @@ def test_nothing_in_a_checkpoint_is_executed(tmp_path):
     with pytest.raises(pickle.UnpicklingError, match="Weights only load failed"):
         load_state(tmp_path / "state.pt")
     assert not (tmp_path / "ran").exists()
+
+
+@pytest.mark.parametrize("hidden", ["cause", "context", "both", "deep"])
+def test_a_disks_error_is_found_behind_another_one(tmp_path, hidden):
+    disk = OSError(errno.EIO, "bad sector")
+    error = RuntimeError("PytorchStreamWriter failed")
+    if hidden in ("cause", "both"):
+        error.__cause__ = disk
+    if hidden in ("context", "both"):
+        error.__context__ = disk
+    if hidden == "deep":
+        error.__context__ = ValueError("between")
+        error.__context__.__cause__ = disk
+    found = module._explained(error, 7, tmp_path, tmp_path / "step-00000003")
+    assert isinstance(found, OSError) and found.errno == errno.EIO
+    assert re.search(r"step 7: Input/output error \([\d,]+ MB free in .*step-00000003, is intact", str(found))
+    assert "There is no checkpoint yet" in str(module._explained(error, 7, tmp_path, None))
+
+
+def test_an_error_that_is_not_the_disks_stays_what_it_is(tmp_path):
+    error = RuntimeError("something else")
+    assert module._explained(error, 7, tmp_path, None) is error
