@@ -73,7 +73,7 @@ MODULES = {
     "support.files": ("support/test_files.py",),
     "support.inputs": ("../metrics/test_bad_input.py", "../metrics/test_scorecard.py"),
     "support.weights": ("support/test_weights.py",),
-    "modeling.training.objective": ("training/test_objective.py", "training/test_self_critical.py"),
+    "modeling.training.objective": ("training/test_objective.py",),
 }
 """The modules that decide numbers, and the tests of each (in `tests/metrics` and so on), the quickest first."""
 

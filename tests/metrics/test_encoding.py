@@ -390,7 +390,7 @@ def test_processes_may_share_a_folder(tmp_path):
     ]
     for worker in workers:
         worker.start()
-    results = [queue.get(timeout=120) for _ in workers]
+    results = [queue.get(timeout=900) for _ in workers]
     for worker in workers:
         worker.join()
     assert results[0] == pytest.approx(results[1], abs=1e-4)

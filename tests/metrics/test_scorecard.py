@@ -244,7 +244,7 @@ def test_meter_sees_memory_and_time():
             block[::4096] = b"x" * len(block[::4096])
         assert meter.peak_memory > 50 * 1024 * 1024 and meter.seconds > 0, meter.peak_memory
     """
-    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=900)
 
 
 def test_compare_takes_generators_and_wants_a_confidence():
@@ -270,7 +270,7 @@ def test_a_write_goes_through_links_and_leaves_pipes_alone(tmp_path):
     received: list[str] = []
     reader.start()
     write_atomically(pipe, "through")
-    reader.join(10)
+    reader.join(300)
     assert received == ["through"] and pipe.is_fifo()
 
 
@@ -302,7 +302,7 @@ if os.fork() == 0:
     os._exit(0 if meter.peak_memory > 50 * 1024 * 1024 else 1)
 raise SystemExit(os.waitstatus_to_exitcode(os.wait()[1]))
 """
-    assert subprocess.run([sys.executable, "-c", code], timeout=60).returncode == 0
+    assert subprocess.run([sys.executable, "-c", code], timeout=900).returncode == 0
 
 
 def test_compare_weighs_the_examples_of_a_pooled_metric():

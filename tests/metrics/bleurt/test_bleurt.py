@@ -176,7 +176,7 @@ def test_adapters_are_folded_in_for_scoring():
         ({"multi_reference": "best"}, "multi_reference='best'"),
         ({"unit": "word"}, "unit='word'"),
         ({"dtype": "int8"}, "dtype='int8'"),
-        ({"max_length": 3}, "max_length=3"),
+        ({"max_length": 4}, "max_length=4; a pair needs at least 5"),
         ({"token_budget": 0}, "token_budget=0"),
         ({"max_references": 0}, "max_references=0"),
     ],

@@ -362,7 +362,7 @@ def test_workers_end_with_a_killed_run(tmp_path):
     paths = [str(HERE.parents[2]), *filter(None, [os.environ.get("PYTHONPATH")])]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
     done = subprocess.run(
-        [sys.executable, script], capture_output=True, text=True, env=environment, timeout=300
+        [sys.executable, script], capture_output=True, text=True, env=environment, timeout=1800
     )
     assert done.returncode == -signal.SIGKILL, done.stderr
     worker = int(done.stdout)
@@ -443,7 +443,7 @@ def test_killed_and_resumed_a_run_ends_bit_for_bit_the_same(tiny, data, tmp_path
     )
     environment = {**os.environ, "OMP_NUM_THREADS": str(torch.get_num_threads())}
     done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, env=environment, timeout=300
+        [sys.executable, "-c", code], capture_output=True, text=True, env=environment, timeout=1800
     )
     assert done.returncode == -signal.SIGKILL, done.stderr
     assert 0 < len([line for line in log_lines(tmp_path / "killed") if "loss" in line]) < 8
@@ -469,7 +469,7 @@ def test_two_processes_learn_what_one_does(tiny, data, tmp_path):
         (tmp_path / f"{name}.toml").write_text(toml(recipe))
         command = [*launch, str(tmp_path / f"{name}.toml"), "--output", str(tmp_path / name)]
         environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-        done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=300)
+        done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=1800)
         assert done.returncode == 0, done.stderr
         assert len(final_state(tmp_path / name)["random"]) == 2
     curves = [

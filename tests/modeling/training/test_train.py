@@ -127,7 +127,7 @@ def run_and_be_killed(where, at, folder, data):
     )
     environment = {**os.environ, "OMP_NUM_THREADS": str(torch.get_num_threads())}
     done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, env=environment, timeout=300
+        [sys.executable, "-c", code], capture_output=True, text=True, env=environment, timeout=1800
     )
     assert done.returncode == -signal.SIGKILL, done.stderr
 
@@ -538,7 +538,7 @@ def test_two_processes_have_the_loss_curve_of_one(model, tiny, data, tmp_path):
                "--num_machines", "1", "--mixed_precision", "no", "--dynamo_backend", "no", "--main_process_port", "0",
                "-m", "summarily", "train", str(path), "--data", str(data), "--output", str(tmp_path / "two")]  # fmt: skip
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=300)
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=1800)
     assert done.returncode == 0, done.stderr
     state = final_state(tmp_path / "two")
     assert len(state["random"]) == 2  # both processes took part

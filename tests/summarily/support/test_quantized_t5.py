@@ -169,7 +169,7 @@ def test_two_processes_convert_it_once(tmp_path: Path) -> None:
         subprocess.Popen([sys.executable, "-c", program], env=environment, stdout=subprocess.PIPE, text=True)
         for _ in range(2)
     ]
-    written = {process.communicate(timeout=120)[0].strip() for process in running}
+    written = {process.communicate(timeout=900)[0].strip() for process in running}
     assert [process.returncode for process in running] == [0, 0]
     assert len(written) == 1, "both read what one of them wrote"
     assert [path.name for path in (tmp_path / "weights").iterdir() if path.is_dir()] == [

@@ -306,3 +306,18 @@ def test_a_ready_name_is_one_name_whatever_it_looks_like():
 def test_ids_in_a_text_are_not_ours():
     cloze = make_cloze("@entity0 met @placeholder and Ann Lee.", names=["Ann Lee"])
     assert [question.text for question in cloze.questions] == ["entity0 met placeholder and @placeholder."]
+
+
+def test_ids_in_the_texts_are_no_ids():
+    """Whoever writes them into a source or a reference does not name an entity by them."""
+    seen = []
+
+    def recognise(texts):
+        seen.extend(texts)
+        return [[Mention("Oslo", "GPE")] for _ in texts]
+
+    cloze = make_cloze(
+        "@entity0 saw Oslo.", source="@entity1 and @placeholder met in Oslo.", recognise=recognise
+    )
+    assert seen == ["entity0 saw Oslo.", "entity1 and placeholder met in Oslo."]
+    assert [question.text for question in cloze.questions] == ["entity0 saw @placeholder."]
