@@ -147,8 +147,15 @@ def attention(
     value: torch.Tensor,
     plan: AttentionPlan,
     dropout: float = 0.0,
+    *,
+    bias: torch.Tensor | None = None,
+    scale: float | None = None,
 ) -> torch.Tensor:
     """softmax(q k' / sqrt(d)) v over the keys that `plan` allows; tensors are `[batch, heads, length, head size]`.
+
+    Args:
+        bias: added to the scores of every block of a blocked plan, `[heads, block length, keys]`.
+        scale: of the scores in place of 1 / sqrt(d).
 
     Example:
 
@@ -160,8 +167,12 @@ def attention(
     torch.Size([2, 4, 100, 16])
     """
     if plan.keys_of_block is not None:
-        return _blocked_attention(query, key, value, plan, dropout)
-    output = F.scaled_dot_product_attention(query, key, value, plan.mask, dropout, is_causal=plan.causal)
+        return _blocked_attention(query, key, value, plan, dropout, bias, scale)
+    if bias is not None:
+        raise ValueError("a bias is the same for every block: it needs a blocked plan, see plan_blocks.")
+    output = F.scaled_dot_product_attention(
+        query, key, value, plan.mask, dropout, is_causal=plan.causal, scale=scale
+    )
     return output if plan.empty is None else output.masked_fill(plan.empty, 0.0)
 
 
@@ -191,7 +202,7 @@ def weigh(
     return weights @ value, weights
 
 
-def _blocked_attention(query, key, value, plan, dropout):
+def _blocked_attention(query, key, value, plan, dropout, bias=None, scale=None):
     batch, heads, length, size = query.shape
     blocks, keys = plan.keys_of_block.shape
     block = plan.block_length
@@ -212,7 +223,9 @@ def _blocked_attention(query, key, value, plan, dropout):
     if mask.shape[0] != batch * blocks:  # no padding: one mask for the whole batch
         mask = mask.repeat(batch, 1, 1, 1)
         empty = None if empty is None else empty.repeat(batch, 1, 1, 1)
-    output = F.scaled_dot_product_attention(queries, gather(key), gather(value), mask, dropout)
+    if bias is not None:
+        mask = bias.to(query.dtype).masked_fill(~mask, float("-inf"))
+    output = F.scaled_dot_product_attention(queries, gather(key), gather(value), mask, dropout, scale=scale)
     if empty is not None:
         output = output.masked_fill(empty, 0.0)
     output = output.view(batch, blocks, heads, block, size).transpose(1, 2)

@@ -109,6 +109,8 @@ def lsh_attention(
     chunks_before: int = 1,
     chunks_after: int = 0,
     dropout: float = 0.0,
+    bias: torch.Tensor | None = None,
+    scale: float | None = None,
 ) -> torch.Tensor:
     """Attention among tokens of like hash: sorted by bucket, cut into chunks, each chunk sees itself and its
     neighbours. Queries and keys are the same vectors, the keys brought to unit length.
@@ -124,6 +126,10 @@ def lsh_attention(
         circular: the first chunk of a round sees the last one of the round before it, as in transformers. Without,
             and with factors that do not depend on the padding, neither does the output.
         dropout: of the attention weights.
+        bias: by relative distance, `[2 reach + 1, heads]` from -reach to reach: it is added to the score of a pair by
+            where its tokens stand in the document, whatever their place after sorting.
+        scale: of the scores, before the bias, with keys whose mean square is one; `size ** -0.5` (keys of unit
+            length) when left out.
 
     Example:
 
@@ -141,7 +147,8 @@ def lsh_attention(
         padding = F.pad(padding.bool(), (0, extra))
         query_key, value = (F.pad(states, (0, 0, 0, extra)) for states in (query_key, value))
     padded = length + extra
-    key = query_key * torch.rsqrt(query_key.square().mean(-1, keepdim=True) + 1e-6) * size**-0.5
+    key = query_key * torch.rsqrt(query_key.square().mean(-1, keepdim=True) + 1e-6)
+    key = key * (size**-0.5 if scale is None else scale)
     neighbours = (0, 0) if one_chunk else (chunks_before, chunks_after)
     if one_chunk:
         hashes, position, chunk_length = 1, torch.arange(length, device=value.device), length
@@ -155,7 +162,7 @@ def lsh_attention(
         arranged = tuple(_take(states, rows) for states in (query_key, key, value))
     per_round = None if circular else padded // chunk_length
     output, log_sum = _attend_in_chunks(
-        arranged, position, padding, chunk_length, neighbours, per_round, causal=causal, dropout=dropout
+        arranged, position, padding, chunk_length, neighbours, per_round, bias, causal=causal, dropout=dropout
     )
     if not one_chunk:
         back = torch.empty_like(order).scatter_(
@@ -209,7 +216,7 @@ def _outside_round(chunks: int, per_round: int, neighbours: tuple[int, int], dev
 
 
 def _attend_in_chunks(
-    arranged, position, padding, chunk_length, neighbours, per_round=None, *, causal, dropout
+    arranged, position, padding, chunk_length, neighbours, per_round=None, bias=None, *, causal, dropout
 ):
     """Output `[batch, heads, hashes * length, size]` and log-sum-exp of the scores, in the arranged order."""
     query, key, value = (states.unflatten(2, (-1, chunk_length)) for states in arranged)
@@ -218,6 +225,9 @@ def _attend_in_chunks(
         _with_neighbours(states, *neighbours) for states in (key, value, query_position)
     )
     scores = query @ key.transpose(-1, -2)
+    if bias is not None:
+        distances = key_position[..., None, :] - query_position[..., :, None]
+        scores = scores + _bias_of_pairs(bias.to(scores.dtype), distances)
     half = scores.dtype == torch.float16
     seen = None
     if padding is not None:
@@ -237,6 +247,15 @@ def _attend_in_chunks(
     log_sum = scores.logsumexp(-1, keepdim=True)
     weights = F.dropout((scores - log_sum).exp(), dropout)
     return (weights @ value).flatten(2, 3), log_sum.squeeze(-1).flatten(2)
+
+
+def _bias_of_pairs(bias: torch.Tensor, distances: torch.Tensor) -> torch.Tensor:
+    """The bias `[2 reach + 1, heads]` at `distances` `[batch, heads, ...]`, which differ from head to head."""
+    reach, heads = bias.shape[0] // 2, bias.shape[1]
+    head = torch.arange(heads, device=bias.device).view(heads, *[1] * (distances.dim() - 2))
+    # Padding behind the document may be further away than the reach; nobody sees it.
+    rows = (distances.clamp(-reach, reach) + reach) * heads + head
+    return bias.flatten().gather(0, rows.flatten()).view(rows.shape)
 
 
 @dataclass(frozen=True)

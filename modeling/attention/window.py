@@ -19,7 +19,9 @@ holding a row longer than a block's window. The kernel is chosen by device:
     rows = global_attention(hidden_states, global_query, key_projection, value_projection, plan)
     states = put_global_rows(states, rows, plan)
 
-Queries, keys and values are `[batch, length, heads, head size]`, as the projections leave them.
+Queries, keys and values are `[batch, length, heads, head size]`, as the projections leave them. A bias by relative
+distance (T5's) is one row for each distance, `[2 reach + 1, heads]` from -reach to reach: it is added to the scores of
+all pairs, and has a gradient, without ever being as large as the pairs are many.
 """
 
 from __future__ import annotations
@@ -33,6 +35,7 @@ import torch.nn.functional as F
 from torch.utils.checkpoint import checkpoint
 
 BLOCK = 256  # queries that share one key slice; the time is flat from 128 to 512
+BIASED_BLOCK = 64  # with a bias, whose gradient needs the scores: these stay in the cache
 
 
 @dataclass(frozen=True)
@@ -137,15 +140,39 @@ def window_attention_dense(
     plan: WindowPlan,
     window: int,
     dropout: float = 0.0,
+    bias: torch.Tensor | None = None,
+    scale: float | None = None,
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """`window_attention` from the full matrix of scores; also returns the weights `[batch, heads, queries, keys]`."""
-    seen = window_mask(query.shape[1], window, plan, query.device)[:, None]
-    scores = torch.einsum("bqhd,bkhd->bhqk", query, key) * query.shape[-1] ** -0.5
+    length = query.shape[1]
+    seen = window_mask(length, window, plan, query.device)[:, None]
+    scores = torch.einsum("bqhd,bkhd->bhqk", query, key) * _scale(query, scale)
+    if bias is not None:
+        positions = torch.arange(length, device=query.device)
+        scores = scores + bias_at(bias, positions - positions[:, None])
     weights = scores.masked_fill(~seen, torch.finfo(scores.dtype).min).softmax(-1, dtype=torch.float32)
     if plan.real is not None:
         weights = weights.masked_fill(~plan.real[:, None, :, None], 0.0)
     weights = F.dropout(weights.to(value.dtype), dropout)
     return torch.einsum("bhqk,bkhd->bqhd", weights, value), weights
+
+
+def bias_at(bias: torch.Tensor, distances: torch.Tensor) -> torch.Tensor:
+    """`[heads, ...]`: the bias `[2 reach + 1, heads]` at `distances` `[...]`, key position minus query position.
+
+    Example:
+
+    >>> import torch
+    >>> bias_at(torch.tensor([[1.0], [2.0], [3.0]]), torch.tensor([[0, 1], [-1, 0]])).tolist()
+    [[[2.0, 3.0], [1.0, 2.0]]]
+    """
+    reach = bias.shape[0] // 2
+    # No two tokens are further apart than the reach; further distances belong to pairs that nobody sees.
+    return F.embedding(distances.clamp(-reach, reach) + reach, bias).movedim(-1, 0)
+
+
+def _scale(query: torch.Tensor, scale: float | None) -> float:
+    return query.shape[-1] ** -0.5 if scale is None else scale
 
 
 # --- local queries ----------------------------------------------------------------------------------------
@@ -159,7 +186,9 @@ def window_attention(
     window: int,
     dropout: float = 0.0,
     backend: str | None = None,
-    block: int = BLOCK,
+    block: int | None = None,
+    bias: torch.Tensor | None = None,
+    scale: float | None = None,
 ) -> torch.Tensor:
     """Each query's softmax over its window and the global tokens; see the top of this file.
 
@@ -168,6 +197,9 @@ def window_attention(
         window: tokens on each side, the query's own not counted.
         dropout: of the attention weights.
         backend: "flash" (CPU), "flex" (CUDA) or "blocks"; chosen by device when left out.
+        block: queries that share one key slice.
+        bias: by relative distance, `[2 reach + 1, heads]`; see the top of this file.
+        scale: of the scores, before the bias; `head size ** -0.5` when left out.
 
     The rows of global queries are to be replaced by `put_global_rows`.
 
@@ -183,13 +215,16 @@ def window_attention(
         backend = "blocks" if dropout else {"cpu": "flash", "cuda": "flex"}.get(query.device.type, "blocks")
     if backend != "blocks" and dropout:
         raise ValueError(f"backend={backend!r} has no dropout; use 'blocks', or leave the backend out.")
+    block = block or (BLOCK if bias is None else BIASED_BLOCK)
+    scale = _scale(query, scale)
     if backend == "flash":
         globals_ = (plan.global_index, plan.global_real)
-        output = _flash_windows(query, key, value, plan.local, *globals_, window, block)[0]
+        spread = _spread(bias, plan, query, window, block)
+        output = _flash_windows(query, key, value, plan.local, *globals_, *spread, window, block, scale)[0]
     elif backend == "flex":
-        output = _flex_attention(query, key, value, plan, window)
+        output = _flex_attention(query, key, value, plan, window, bias, scale)
     elif backend == "blocks":
-        output = _block_attention(query, key, value, plan, window, dropout, block)
+        output = _block_attention(query, key, value, plan, window, dropout, block, bias, scale)
     else:
         raise ValueError(f"backend={backend!r} is unknown; choose 'flash', 'flex' or 'blocks'.")
     return output if plan.real is None else output.masked_fill(~plan.real[:, :, None, None], 0.0)
@@ -232,6 +267,21 @@ def _seen_by(part: _Block, band, window: int, local, global_real) -> torch.Tenso
     return seen[:, None]
 
 
+def _spread(bias, plan, query, window: int, block: int) -> tuple[torch.Tensor | None, torch.Tensor | None]:
+    """The bias of one block's queries and keys, `[heads, block, block + 2 window]` (the same for every block), and of
+    all queries and the global keys, `[batch, heads, length, globals]`."""
+    if bias is None:
+        return None, None
+    bias = bias.to(query.dtype)
+    device, length = query.device, query.shape[1]
+    keys = torch.arange(-window, block + window, device=device)
+    near = bias_at(bias, keys - torch.arange(block, device=device)[:, None]).contiguous()
+    if plan.global_index is None:
+        return near, None
+    far = bias_at(bias, plan.global_index[:, None, :] - torch.arange(length, device=device)[:, None])
+    return near, far.transpose(0, 1)
+
+
 def _rows_at(states: torch.Tensor, index: torch.Tensor) -> torch.Tensor:
     """The tokens `index` `[batch, globals]` of `states` `[batch, length, ...]`."""
     return states[torch.arange(index.shape[0], device=index.device)[:, None], index]
@@ -243,10 +293,27 @@ def _with_globals(rows: torch.Tensor | None, states: torch.Tensor, part: _Block)
     return (window if rows is None else torch.cat([rows, window], dim=1)).transpose(1, 2)
 
 
-def _additive(seen: torch.Tensor | None, dtype: torch.dtype) -> torch.Tensor | None:
+def _additive(
+    seen: torch.Tensor | None, dtype: torch.dtype, bias: torch.Tensor | None = None
+) -> torch.Tensor | None:
+    """What is added to the scores of a block: its bias, and minus infinity where a key is not seen."""
     if seen is None:
+        return bias
+    if bias is None:
+        bias = torch.zeros((), dtype=dtype, device=seen.device)
+    return bias.masked_fill(~seen, float("-inf"))
+
+
+def _bias_of(part: _Block, window: int, near, far) -> torch.Tensor | None:
+    """The bias of one block, `[batch or 1, heads, queries, globals + keys]`."""
+    if near is None:
         return None
-    return torch.zeros(seen.shape, dtype=dtype).masked_fill_(~seen, float("-inf"))
+    shift = window - part.start
+    bias = near[None, :, : part.end - part.start, part.first + shift : part.last + shift]
+    if far is None:
+        return bias
+    columns = far[:, :, part.start : part.end]
+    return torch.cat([columns, bias.expand(columns.shape[0], -1, -1, -1)], dim=-1)
 
 
 # One operator, opaque to `torch.compile`: what autograd would keep of every block (its copy of the keys, its mask)
@@ -259,8 +326,11 @@ def _flash_windows(
     local: torch.Tensor | None,
     global_index: torch.Tensor | None,
     global_real: torch.Tensor | None,
+    near: torch.Tensor | None,
+    far: torch.Tensor | None,
     window: int,
     block: int,
+    scale: float,
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """The output `[batch, length, heads, size]` and the log-sum-exp `[batch, length, heads]`."""
     band = _band(window, block, query.device)
@@ -271,11 +341,13 @@ def _flash_windows(
     normalizer = torch.empty(query.shape[:3], dtype=torch.promote_types(query.dtype, torch.float32))
     for part in _blocks(query.shape[1], window, block):
         rows = slice(part.start, part.end)
+        seen = _seen_by(part, band, window, local, global_real)
         states, log_sum = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu(
             query[:, rows].transpose(1, 2),
             _with_globals(global_keys, key, part),
             _with_globals(global_values, value, part),
-            attn_mask=_additive(_seen_by(part, band, window, local, global_real), query.dtype),
+            attn_mask=_additive(seen, query.dtype, _bias_of(part, window, near, far)),
+            scale=scale,
         )
         output[:, rows] = states.transpose(1, 2)
         normalizer[:, rows] = log_sum.transpose(1, 2)
@@ -283,7 +355,7 @@ def _flash_windows(
 
 
 @_flash_windows.register_fake
-def _(query, key, value, local, global_index, global_real, window, block):
+def _(query, *rest):
     normalizer = query.new_empty(query.shape[:3], dtype=torch.promote_types(query.dtype, torch.float32))
     return query.new_empty(query.shape), normalizer
 
@@ -301,6 +373,7 @@ def _flash_windows_backward(
     normalizer: torch.Tensor,
     window: int,
     block: int,
+    scale: float,
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     band = _band(window, block, query.device)
     count = 0 if global_index is None else global_index.shape[1]
@@ -322,6 +395,7 @@ def _flash_windows_backward(
             0.0,
             False,
             attn_mask=_additive(_seen_by(part, band, window, local, global_real), query.dtype),
+            scale=scale,
         )
         grad_query[:, rows] = grads[0].transpose(1, 2)
         for i, (total, grad_part) in enumerate(zip((grad_key, grad_value), grads[1:], strict=True)):
@@ -341,26 +415,119 @@ def _(grad, query, key, value, *rest):
     return tuple(states.new_empty(states.shape) for states in (query, key, value))
 
 
+# torch's kernel gives no gradient of what is added to the scores, so with a bias the backward pass is written out. A
+# block's scores are computed again from its queries and keys, as the kernel does, and no two blocks are held at once.
+@torch.library.custom_op("summarily::biased_window_attention_backward", mutates_args=(), device_types="cpu")
+def _biased_windows_backward(
+    grad: torch.Tensor,
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    local: torch.Tensor | None,
+    global_index: torch.Tensor | None,
+    global_real: torch.Tensor | None,
+    near: torch.Tensor,
+    far: torch.Tensor | None,
+    output: torch.Tensor,
+    normalizer: torch.Tensor,
+    window: int,
+    block: int,
+    scale: float,
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
+    batch, length, heads, _ = query.shape
+    dtype, exact = query.dtype, normalizer.dtype
+    band = _band(window, block, query.device)
+    count = 0 if global_index is None else global_index.shape[1]
+    keys = [key] if not count else [_rows_at(key, global_index), key]
+    values = [value] if not count else [_rows_at(value, global_index), value]
+    # Heads first, the tokens of one head side by side; the globals in front of all others.
+    grad, query, key, value = (
+        states.transpose(1, 2).reshape(batch * heads, -1, states.shape[-1])
+        for states in (grad, query * scale, torch.cat(keys, dim=1), torch.cat(values, dim=1))
+    )
+    output, normalizer = (states.transpose(1, 2).flatten(0, 1) for states in (output, normalizer))
+    mean = (grad * output).sum(-1, keepdim=True, dtype=exact)
+    grad_query, grad_key, grad_value = (torch.zeros_like(states) for states in (query, key, value))
+    grad_near = torch.zeros(near.shape, dtype=exact)
+    grad_far = torch.zeros((batch, heads, length, count), dtype=exact)
+    for part in _blocks(length, window, block):
+        rows, near_keys = slice(part.start, part.end), slice(count + part.first, count + part.last)
+        pieces = [near_keys] if not count else [slice(0, count), near_keys]
+
+        def beside(states, pieces=pieces):
+            return states[:, pieces[0]] if len(pieces) == 1 else torch.cat([states[:, p] for p in pieces], 1)
+
+        seen = _seen_by(part, band, window, local, global_real)
+        added = _additive(seen, dtype, _bias_of(part, window, near, far)).expand(batch, -1, -1, -1)
+        scores = torch.baddbmm(added.flatten(0, 1), query[:, rows], beside(key).transpose(1, 2))
+        weights = scores.to(exact).sub_(normalizer[:, rows, None]).exp_()
+        grad_weights = torch.bmm(grad[:, rows], beside(value).transpose(1, 2))
+        grad_scores = grad_weights.to(exact).sub_(mean[:, rows]).mul_(weights)
+        by_head = grad_scores.unflatten(0, (batch, heads))
+        shift = window - part.start
+        columns = slice(part.first + shift, part.last + shift)
+        grad_near[:, : part.end - part.start, columns] += by_head[..., count:].sum(0)
+        grad_far[:, :, rows] = by_head[..., :count]
+        grad_scores = grad_scores.to(dtype)
+        torch.bmm(grad_scores, beside(key), out=grad_query[:, rows])
+        for total, part_scores, source in (
+            (grad_key, grad_scores, query[:, rows]),
+            (grad_value, weights.to(dtype), grad[:, rows]),
+        ):
+            first = 0
+            for piece in pieces:
+                last = first + piece.stop - piece.start
+                total[:, piece].baddbmm_(part_scores[:, :, first:last].transpose(1, 2), source)
+                first = last
+    grads = [
+        states.unflatten(0, (batch, heads)).transpose(1, 2)
+        for states in (grad_query.mul_(scale), grad_key, grad_value)
+    ]
+    if count:
+        row = torch.arange(batch)[:, None].expand_as(global_index)
+        for i in (1, 2):
+            far_rows, grads[i] = grads[i][:, :count], grads[i][:, count:].contiguous()
+            grads[i].index_put_((row, global_index), far_rows, accumulate=True)
+    return (*(states.contiguous() for states in grads), grad_near.to(dtype), grad_far.to(dtype))
+
+
+@_biased_windows_backward.register_fake
+def _(grad, query, key, value, local, global_index, global_real, near, far, *rest):
+    count = 0 if global_index is None else global_index.shape[1]
+    batch, length, heads, _ = query.shape
+    grads = (states.new_empty(states.shape) for states in (query, key, value, near))
+    return (*grads, query.new_empty(batch, heads, length, count))
+
+
 def _keep_for_backward(ctx, inputs, output):
-    *tensors, ctx.window, ctx.block = inputs
+    *tensors, ctx.window, ctx.block, ctx.scale = inputs
     ctx.save_for_backward(*tensors, *output)
     ctx.mark_non_differentiable(output[1])
 
 
 def _go_back(ctx, grad, _):
-    grads = _flash_windows_backward(grad, *ctx.saved_tensors, ctx.window, ctx.block)
-    return (*grads, None, None, None, None, None)
+    *tensors, near, far, output, normalizer = ctx.saved_tensors
+    numbers = (ctx.window, ctx.block, ctx.scale)
+    if near is None:
+        grads = _flash_windows_backward(grad, *tensors, output, normalizer, *numbers)
+        grad_near, grad_far = None, None
+    else:
+        *grads, grad_near, grad_far = _biased_windows_backward(
+            grad, *tensors, near, far, output, normalizer, *numbers
+        )
+    return (*grads, None, None, None, grad_near, None if far is None else grad_far, None, None, None)
 
 
 _flash_windows.register_autograd(_go_back, setup_context=_keep_for_backward)
 
 
-def _block_attention(query, key, value, plan, window, dropout, block):
+def _block_attention(query, key, value, plan, window, dropout, block, bias, scale):
     """The same blocks in plain operations: any device, and dropout."""
     band = _band(window, block, query.device)
+    spread = _spread(bias, plan, query, window, block)
     outputs = []
     for part in _blocks(query.shape[1], window, block):
-        arguments = (query, key, value, plan, window, dropout, band, part)
+        arguments = (query, key, value, plan, window, dropout, band, *spread, scale, part)
         if torch.is_grad_enabled() and query.requires_grad:
             states = checkpoint(_one_block, *arguments, use_reentrant=False)
         else:
@@ -369,15 +536,17 @@ def _block_attention(query, key, value, plan, window, dropout, block):
     return torch.cat(outputs, dim=1)
 
 
-def _one_block(query, key, value, plan, window, dropout, band, part):
+def _one_block(query, key, value, plan, window, dropout, band, near, far, scale, part):
     index = plan.global_index
     states = (
         _with_globals(None if index is None else _rows_at(source, index), source, part)
         for source in (key, value)
     )
     seen = _seen_by(part, band, window, plan.local, plan.global_real)
+    if near is not None:
+        seen = _additive(seen, query.dtype, _bias_of(part, window, near, far))
     rows = query[:, part.start : part.end].transpose(1, 2)
-    return F.scaled_dot_product_attention(rows, *states, seen, dropout).transpose(1, 2)
+    return F.scaled_dot_product_attention(rows, *states, seen, dropout, scale=scale).transpose(1, 2)
 
 
 @functools.cache
@@ -402,7 +571,7 @@ def flex_block_mask(plan: WindowPlan, batch: int, length: int, window: int, devi
     return create_block_mask(seen, batch, None, length, length, device=device)
 
 
-def _flex_attention(query, key, value, plan, window):
+def _flex_attention(query, key, value, plan, window, bias, scale):
     from torch.nn.attention.flex_attention import flex_attention
 
     batch, length = query.shape[:2]
@@ -410,7 +579,14 @@ def _flex_attention(query, key, value, plan, window):
     # Only compiled flex attention skips the blocks outside the window; on CPU the plain form checks the mask.
     run = _compiled_flex() if query.device.type == "cuda" else flex_attention
     states = (states.transpose(1, 2) for states in (query, key, value))
-    return run(*states, block_mask=mask).transpose(1, 2)
+    if bias is None:
+        return run(*states, block_mask=mask, scale=scale).transpose(1, 2)
+    reach = bias.shape[0] // 2
+
+    def biased(score, b, h, i, j):
+        return score + bias[(j - i).clamp(-reach, reach) + reach, h]
+
+    return run(*states, score_mod=biased, block_mask=mask, scale=scale).transpose(1, 2)
 
 
 # --- global queries ---------------------------------------------------------------------------------------
@@ -438,28 +614,48 @@ def global_attention(
         the rows `[batch, globals, heads, head size]` and the weights `[batch, heads, globals, length]`.
     """
     heads, size = query.shape[2:]
+    if query.shape[1] >= size:  # as cheap to project every token
+        key, value = (
+            projection(hidden_states).unflatten(-1, (heads, size))
+            for projection in (key_projection, value_projection)
+        )
+        return attend_everywhere(query, key, value, plan, dropout)
     query = query * size**-0.5
-    few = query.shape[1] < size  # cheaper than projecting every token
-    if few:
-        weight = key_projection.weight.unflatten(0, (heads, size))
-        # The bias adds the same to all of a query's scores. It is there so that it has a gradient: zero.
-        bias = torch.einsum("bghd,hd->bhg", query, key_projection.bias.unflatten(0, (heads, size)))
-        scores = torch.einsum("bhgc,blc->bhgl", torch.einsum("bghd,hdc->bhgc", query, weight), hidden_states)
-        scores = scores + bias[..., None]
-    else:
-        key = key_projection(hidden_states).unflatten(-1, (heads, size))
-        scores = torch.einsum("bghd,blhd->bhgl", query, key)
-    if plan.real is not None:
-        scores = scores.masked_fill(~plan.real[:, None, None, :], torch.finfo(scores.dtype).min)
-    weights = F.dropout(scores.softmax(-1, dtype=torch.float32).to(hidden_states.dtype), dropout)
-    if not few:
-        value = value_projection(hidden_states).unflatten(-1, (heads, size))
-        return torch.einsum("bhgl,blhd->bghd", weights, value), weights
+    weight = key_projection.weight.unflatten(0, (heads, size))
+    # The bias adds the same to all of a query's scores. It is there so that it has a gradient: zero.
+    bias = torch.einsum("bghd,hd->bhg", query, key_projection.bias.unflatten(0, (heads, size)))
+    scores = torch.einsum("bhgc,blc->bhgl", torch.einsum("bghd,hdc->bhgc", query, weight), hidden_states)
+    weights = _weights_of(scores + bias[..., None], plan, dropout).to(hidden_states.dtype)
     mean = torch.einsum("bhgl,blc->bhgc", weights, hidden_states)
     rows = torch.einsum("bhgc,hdc->bghd", mean, value_projection.weight.unflatten(0, (heads, size)))
     # Dropout leaves weights that do not sum to one.
     mass = weights.sum(-1).transpose(1, 2)[..., None]
     return rows + mass * value_projection.bias.unflatten(0, (heads, size)), weights
+
+
+def attend_everywhere(
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    plan: WindowPlan,
+    dropout: float = 0.0,
+    bias: torch.Tensor | None = None,
+    scale: float | None = None,
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Attention of `query` `[batch, globals, heads, head size]`, the plan's global tokens, to every real token's key
+    and value. Returns the rows, shaped as the queries, and the weights `[batch, heads, globals, length]`."""
+    scores = torch.einsum("bghd,blhd->bhgl", query * _scale(query, scale), key)
+    if bias is not None:
+        positions = torch.arange(key.shape[1], device=key.device)
+        scores = scores + bias_at(bias, positions - plan.global_index[..., None]).transpose(0, 1)
+    weights = _weights_of(scores, plan, dropout).to(value.dtype)
+    return torch.einsum("bhgl,blhd->bghd", weights, value), weights
+
+
+def _weights_of(scores: torch.Tensor, plan: WindowPlan, dropout: float) -> torch.Tensor:
+    if plan.real is not None:
+        scores = scores.masked_fill(~plan.real[:, None, None, :], torch.finfo(scores.dtype).min)
+    return F.dropout(scores.softmax(-1, dtype=torch.float32), dropout)
 
 
 def put_global_rows(states: torch.Tensor, rows: torch.Tensor, plan: WindowPlan) -> torch.Tensor:

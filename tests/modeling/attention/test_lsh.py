@@ -7,7 +7,7 @@ import torch
 from transformers import ReformerConfig
 from transformers.models.reformer.modeling_reformer import LocalSelfAttention, LSHSelfAttention
 
-from summarily.modeling.attention.blocks import attention
+from summarily.modeling.attention.blocks import AttentionPlan, attention
 from summarily.modeling.attention.lsh import (
     ChunkPattern,
     bucket_factors,
@@ -183,3 +183,56 @@ def test_the_first_chunk_does_not_see_the_last():
     plan = plan_local(16, 4)
     before, after = attention(states, states, states, plan), attention(states, states, changed, plan)
     assert torch.equal(before[:, :, :8], after[:, :, :8]) and not torch.equal(before, after)
+
+
+def dense_lsh(query_key, value, rotations, factors, padding, bias, scale, chunk=CHUNK):
+    """LSH attention without a circle from full matrices, round by round: who shares a chunk, or has the one behind."""
+    length = query_key.shape[2]
+    real = torch.ones(len(value), length, dtype=torch.bool) if padding is None else padding.bool()
+    buckets = hash_buckets(query_key, rotations, factors)
+    buckets = buckets.masked_fill(~real[:, None, None], 10**6)
+    place = buckets.argsort(dim=-1, stable=True).argsort(-1)  # of each token among the sorted ones
+    chunks = place // chunk
+    key = query_key / (query_key.square().mean(-1, keepdim=True) + 1e-6).sqrt()
+    scores = (query_key @ key.transpose(-1, -2) * scale)[:, :, None]
+    positions = torch.arange(length)
+    scores = scores + bias[positions - positions[:, None] + len(bias) // 2].permute(2, 0, 1)[None, :, None]
+    behind = chunks[..., :, None] - chunks[..., None, :]
+    seen = ((behind == 0) | (behind == 1)) & real[:, None, None, None, :]
+    scores = scores.masked_fill(~seen, -1e9).masked_fill(torch.eye(length, dtype=torch.bool), -1e5)
+    share = scores.logsumexp(-1, keepdim=True).softmax(2)
+    return (share * (scores.softmax(-1) @ value[:, :, None])).sum(2)
+
+
+@pytest.mark.parametrize("padded", [False, True])
+@pytest.mark.parametrize(("length", "hashes"), [(200, 1), (131, 1), (131, 2), (20, 1)])
+def test_a_bias_by_distance_is_that_of_the_tokens_places_in_the_document(length, hashes, padded):
+    query_key, value = (states.requires_grad_() for states in sample(length))
+    bias = torch.randn(2 * length - 1, HEADS, requires_grad=True)
+    rotations = draw_rotations(HEADS, SIZE, 4, hashes)
+    padding = padding_of(length) if padded else None
+    options = {"factors": [8], "padding": padding, "circular": False, "bias": bias, "scale": 0.5}
+    output = lsh_attention(query_key, value, rotations, CHUNK, **options)
+    chunk = CHUNK if length > CHUNK else length
+    expected = dense_lsh(query_key, value, rotations, [8], padding, bias, 0.5, chunk)
+    real = torch.ones(2, length, dtype=torch.bool) if padding is None else padding.bool()
+    kept = real[:, None, :, None]
+    torch.testing.assert_close(output * kept, expected * kept)
+    inputs, gradient = (query_key, value, bias), torch.randn_like(output) * kept
+    for got, wanted in zip(
+        torch.autograd.grad(output, inputs, gradient),
+        torch.autograd.grad(expected, inputs, gradient),
+        strict=True,
+    ):
+        torch.testing.assert_close(got, wanted, rtol=1e-4, atol=1e-5)
+
+
+def test_a_bias_of_local_layers_is_the_same_for_every_chunk():
+    query_key, value = sample(100)
+    bias = torch.randn(HEADS, 16, 48)
+    output = attention(query_key, query_key, value, plan_local(100, 16), bias=bias, scale=0.5)
+    row = 37  # chunk 2: keys 16 .. 63
+    scores = query_key[:, :, row, None] @ query_key[:, :, 16:64].transpose(-1, -2) * 0.5 + bias[:, None, 5]
+    torch.testing.assert_close(output[:, :, row], (scores.softmax(-1) @ value[:, :, 16:64])[:, :, 0])
+    with pytest.raises(ValueError, match="needs a blocked plan"):
+        attention(query_key, query_key, value, AttentionPlan(), bias=bias)

@@ -81,6 +81,52 @@ def test_blocks_equal_the_full_matrix_forward_and_backward(backend, batch, lengt
             torch.testing.assert_close(got, wanted, msg=name)
 
 
+def distance_bias(length: int, dtype=torch.float32) -> torch.Tensor:
+    generator = torch.Generator().manual_seed(length)
+    return torch.randn(2 * length - 1, HEADS, generator=generator).to(dtype).requires_grad_()
+
+
+@pytest.mark.parametrize("backend", ["flash", "blocks"])
+@pytest.mark.parametrize(("batch", "length", "window"), CASES)
+def test_a_bias_by_distance_is_that_of_the_full_matrix_forward_and_backward(backend, batch, length, window):
+    for name, plan in plans(batch, length).items():
+        inputs, keep = [*states(batch, length), distance_bias(length)], not_global(plan, batch, length)
+        options = {"bias": inputs[-1], "scale": 0.7}
+        gradient = torch.randn(batch, length, HEADS, SIZE) * keep
+        expected = window_attention_dense(*inputs[:3], plan, window, **options)[0] * keep
+        output = window_attention(*inputs[:3], plan, window, backend=backend, block=16, **options) * keep
+        torch.testing.assert_close(output, expected, msg=name)
+        for got, wanted in zip(
+            torch.autograd.grad(output, inputs, gradient),
+            torch.autograd.grad(expected, inputs, gradient),
+            strict=True,
+        ):
+            torch.testing.assert_close(got, wanted, rtol=1e-4, atol=1e-5, msg=name)
+
+
+def test_a_bias_by_distance_is_added_at_key_minus_query():
+    bias = torch.tensor([[0.0], [1.0], [5.0]])  # one before, itself, one behind
+    same, value = torch.zeros(1, 2, 1, 1), torch.tensor([0.0, 1.0]).view(1, 2, 1, 1)
+    output = window_attention(same, same, value, WindowPlan(), window=1, bias=bias).flatten()
+    expected = [torch.tensor([1.0, 5.0]).softmax(0)[1], torch.tensor([0.0, 1.0]).softmax(0)[1]]
+    torch.testing.assert_close(output, torch.stack(expected))
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float64])
+def test_a_bias_by_distance_in_other_precisions(dtype):
+    plan = plans(2, 50)["padding and globals"]
+    inputs, keep = [*states(2, 50, dtype), distance_bias(50, dtype)], not_global(plan, 2, 50).to(dtype)
+    exact = [tensor.detach().double().requires_grad_() for tensor in inputs]
+    expected = window_attention_dense(*exact[:3], plan, 6, bias=exact[3])[0] * keep.double()
+    output = window_attention(*inputs[:3], plan, 6, bias=inputs[3], block=16) * keep
+    tolerance = 3e-2 if dtype == torch.bfloat16 else 1e-6
+    torch.testing.assert_close(output.double(), expected, rtol=0, atol=tolerance)
+    wanted = torch.autograd.grad(expected.sum(), exact)
+    for got, gradient in zip(torch.autograd.grad(output.sum(), inputs), wanted, strict=True):
+        assert got.dtype == dtype
+        torch.testing.assert_close(got.double(), gradient, rtol=tolerance, atol=5 * tolerance)
+
+
 @pytest.mark.filterwarnings("ignore:flex_attention called without torch.compile")
 @pytest.mark.parametrize(("batch", "length", "window"), CASES)
 def test_the_block_mask_of_flex_attention_says_the_same(batch, length, window):
@@ -90,6 +136,10 @@ def test_the_block_mask_of_flex_attention_says_the_same(batch, length, window):
         expected = window_attention_dense(*inputs, plan, window)[0] * keep
         output = window_attention(*inputs, plan, window, backend="flex") * keep
         torch.testing.assert_close(output, expected, msg=name)
+        options = {"bias": distance_bias(length).detach(), "scale": 1.0}
+        expected = window_attention_dense(*inputs, plan, window, **options)[0] * keep
+        output = window_attention(*inputs, plan, window, backend="flex", **options) * keep
+        torch.testing.assert_close(output, expected, msg=f"{name}, biased")
 
 
 def test_the_mask_counts_a_global_token_in_the_window_once():
