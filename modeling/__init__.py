@@ -52,6 +52,11 @@ FAMILIES = (
         {"AutoModel": "LedModel", "AutoModelForSeq2SeqLM": "LedForConditionalGeneration"},
     ),
     ModelFamily(
+        "led_t5",
+        "LedT5Config",
+        {"AutoModel": "LedT5Model", "AutoModelForSeq2SeqLM": "LedT5ForConditionalGeneration"},
+    ),
+    ModelFamily(
         "pointer_generator",
         "PointerGeneratorConfig",
         {
@@ -64,6 +69,11 @@ FAMILIES = (
         "red",
         "RedConfig",
         {"AutoModel": "RedModel", "AutoModelForSeq2SeqLM": "RedForConditionalGeneration"},
+    ),
+    ModelFamily(
+        "red_t5",
+        "RedT5Config",
+        {"AutoModel": "RedT5Model", "AutoModelForSeq2SeqLM": "RedT5ForConditionalGeneration"},
     ),
 )
 

@@ -31,8 +31,9 @@ from summarily.modeling.configuration_long_bart import LongBartConfig
 from summarily.modeling.generation.shared_cross_attention import (
     SharedCrossAttention,
     SharedCrossAttentionCache,
+    SharedCrossAttentionGeneration,
 )
-from summarily.modeling.generation.shared_documents import SharedDocuments
+from summarily.modeling.summary_loss import summary_loss
 
 
 class EncoderSelfAttention(nn.Module):
@@ -193,10 +194,9 @@ class LongBartModel(BartModel):
         )
 
 
-class LongBartForConditionalGeneration(SharedDocuments, BartForConditionalGeneration):
+class LongBartForConditionalGeneration(SharedCrossAttentionGeneration, BartForConditionalGeneration):
     """The summarizer. The loss is divided by `num_items_in_batch`, or by the number of labels."""
 
-    shared_cache = SharedCrossAttentionCache
     _supports_flash_attn = False
     _supports_flex_attn = False
     model_class: type[LongBartModel] = LongBartModel
@@ -248,20 +248,7 @@ class LongBartForConditionalGeneration(SharedDocuments, BartForConditionalGenera
     def loss(self, logits, labels, num_items_in_batch=None) -> torch.Tensor:
         """Cross entropy, smoothed in training; labels of -100 do not count."""
         smoothing = self.config.label_smoothing if self.training else 0.0
-        total = F.cross_entropy(
-            logits.float().flatten(0, -2), labels.flatten(), reduction="sum", label_smoothing=smoothing
-        )
-        return total / ((labels != -100).sum() if num_items_in_batch is None else num_items_in_batch)
+        return summary_loss(logits, labels, num_items_in_batch, smoothing)
 
-    def _prepare_cache_for_generation(self, generation_config, model_kwargs, mode, batch_size, max_length):
-        """`generate` would make a cache that multiplies and moves cross-attention; make ours."""
-        kind = generation_config.cache_implementation
-        if kind not in (None, "dynamic"):
-            raise ValueError(f"cache_implementation={kind!r} is not supported; leave it out.")
-        if model_kwargs.get("past_key_values") is None and generation_config.use_cache is not False:
-            cache = self.model.decoder.new_cache(batch_size)
-            if generation_config.is_assistant:
-                cache.activate_past_recording()
-            model_kwargs["past_key_values"] = cache
-            return
-        super()._prepare_cache_for_generation(generation_config, model_kwargs, mode, batch_size, max_length)
+    def new_cache(self, examples: int) -> SharedCrossAttentionCache:
+        return self.model.decoder.new_cache(examples)

@@ -278,6 +278,56 @@ class ChunkPattern:
         return seen & (key <= query) if self.causal else seen
 
 
+@dataclass(frozen=True)
+class ReformerPlan:
+    """What the layers have to know: the padding, the neighbours of the local layers, the buckets of each document."""
+
+    padding: torch.Tensor | None
+    local: AttentionPlan | None
+    factors: list[list[int]]
+
+
+def plan_reformer(
+    batch: int,
+    length: int,
+    chunk_length: int,
+    padding: torch.Tensor | None,
+    *,
+    local: bool,
+    causal: bool = False,
+    chunks_before: int = 1,
+    chunks_after: int = 1,
+    factors: list[int] | None = None,
+    max_length: int,
+    device: torch.device | None = None,
+) -> ReformerPlan:
+    """The plan for an encoder of hashing and, if `local`, local layers; made once per forward pass.
+
+    Args:
+        factors: of the number of buckets; when left out, a document is hashed by its own length, not by that of its
+            batch.
+    """
+    neighbours = None
+    if local:
+        neighbours = plan_local(
+            length,
+            chunk_length,
+            padding,
+            causal=causal,
+            chunks_before=chunks_before,
+            chunks_after=chunks_after,
+            device=device,
+        )
+    if factors:
+        return ReformerPlan(padding, neighbours, [factors] * batch)
+    lengths = [length] * batch if padding is None else padding.sum(1).tolist()
+    own = [
+        bucket_factors(-(-tokens // chunk_length) * chunk_length, chunk_length, max_length)
+        for tokens in lengths
+    ]
+    return ReformerPlan(padding, neighbours, own)
+
+
 def plan_local(
     length: int,
     chunk_length: int,

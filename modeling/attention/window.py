@@ -107,6 +107,21 @@ def plan_first_token(attention_mask: torch.Tensor | None, batch: int, length: in
     return WindowPlan(real.scatter(1, index, False), real, index, real.gather(1, index))
 
 
+def plan_by_option(
+    global_tokens: str,
+    hidden_states: torch.Tensor,
+    attention_mask: torch.Tensor | None,
+    global_mask: torch.Tensor | None = None,
+) -> WindowPlan:
+    """The plan of a model: global tokens by the mask, or else the first of each row if `global_tokens` is "bos"."""
+    if global_mask is not None:
+        return plan_window(attention_mask, global_mask)
+    if global_tokens == "bos":
+        batch, length, _ = hidden_states.shape
+        return plan_first_token(attention_mask, batch, length, hidden_states.device)
+    return plan_window(attention_mask)
+
+
 # --- the definition ---------------------------------------------------------------------------------------
 
 

@@ -24,6 +24,10 @@ from transformers.cache_utils import Cache, DynamicCache, EncoderDecoderCache
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 from transformers.models.bart.modeling_bart import BartAttention, eager_attention_forward
 from transformers.models.led.modeling_led import LEDDecoderAttention
+from transformers.models.t5.modeling_t5 import T5Attention
+from transformers.models.t5.modeling_t5 import eager_attention_forward as t5_eager_attention_forward
+
+from summarily.modeling.generation.shared_documents import SharedDocuments
 
 
 class SharedCrossAttentionCache(EncoderDecoderCache):
@@ -88,6 +92,13 @@ def _examples_in(
     return examples
 
 
+def _parts(attention) -> tuple[Any, Any, Any, int]:
+    """The projections to queries, keys and values, and the number of heads."""
+    if isinstance(attention, T5Attention):
+        return attention.q, attention.k, attention.v, attention.n_heads
+    return attention.q_proj, attention.k_proj, attention.v_proj, attention.num_heads
+
+
 def _shared_keys(
     attention, key_value_states: torch.Tensor, examples: int, cache: SharedCrossAttentionCache | None
 ):
@@ -98,9 +109,9 @@ def _shared_keys(
         return cached.keys, cached.values
     # `generate` repeats the encoder's output for every beam, unless the model keeps it from doing so.
     source = key_value_states[:: key_value_states.shape[0] // examples]
+    _, *projections, heads = _parts(attention)
     keys, values = (
-        projection(source).unflatten(-1, (attention.num_heads, -1)).transpose(1, 2)
-        for projection in (attention.k_proj, attention.v_proj)
+        projection(source).unflatten(-1, (heads, -1)).transpose(1, 2) for projection in projections
     )
     if cache is not None:
         keys, values = cache.cross_attention_cache.update(keys, values, layer)
@@ -110,11 +121,18 @@ def _shared_keys(
 
 def _folded(attention, hidden_states: torch.Tensor, mask: torch.Tensor | None, examples: int):
     """Queries of all beams of a document side by side, and the mask of its padding."""
-    query = attention.q_proj(hidden_states).reshape(examples, -1, attention.num_heads, attention.head_dim)
+    projection, _, _, heads = _parts(attention)
+    states = projection(hidden_states)
+    query = states.reshape(examples, -1, states.shape[-1]).unflatten(-1, (heads, -1))
     if mask is not None:
         # A mask of padding is the same for every query and every beam.
         mask = mask[:: mask.shape[0] // examples, :, :1].expand(-1, -1, query.shape[1], -1)
     return query.transpose(1, 2), mask
+
+
+def _unfolded(weights: torch.Tensor | None, length: int) -> torch.Tensor | None:
+    """`[examples, heads, beams * length, keys]` -> `[rows, heads, length, keys]`, where there are weights to show."""
+    return None if weights is None else weights.unflatten(2, (-1, length)).transpose(1, 2).flatten(0, 1)
 
 
 class SharedCrossAttention(BartAttention):
@@ -141,9 +159,7 @@ class SharedCrossAttention(BartAttention):
             "is_causal": False,
         }
         states, weights = attend(self, query, keys, values, mask, **kwargs)
-        if weights is not None:  # [examples, heads, beams * length, keys] -> [rows, heads, length, keys]
-            weights = weights.unflatten(2, (-1, length)).transpose(1, 2).flatten(0, 1)
-        return self.out_proj(states.reshape(rows, length, -1)), weights
+        return self.out_proj(states.reshape(rows, length, -1)), _unfolded(weights, length)
 
 
 class SharedLEDCrossAttention(LEDDecoderAttention):
@@ -173,11 +189,73 @@ class SharedLEDCrossAttention(LEDDecoderAttention):
         return self.out_proj(states.transpose(1, 2).reshape(hidden_states.shape)), None, cache
 
 
-_SHARED = {BartAttention: SharedCrossAttention, LEDDecoderAttention: SharedLEDCrossAttention}
+class SharedT5CrossAttention(T5Attention):
+    """The same for T5. It has no bias by distance there, so none is made: T5 would add zeros for every pair."""
+
+    def forward(
+        self,
+        hidden_states,
+        mask=None,
+        key_value_states=None,
+        position_bias=None,
+        past_key_values=None,
+        **kwargs,
+    ):
+        examples = _examples_in(hidden_states, key_value_states, past_key_values)
+        rows, length, _ = hidden_states.shape
+        if examples is None and past_key_values is None:
+            examples = rows
+        if examples is None:
+            return super().forward(
+                hidden_states, mask, key_value_states, position_bias, past_key_values, **kwargs
+            )
+        keys, values = _shared_keys(self, key_value_states, examples, past_key_values)
+        query, mask = _folded(self, hidden_states, mask, examples)
+        attend = ALL_ATTENTION_FUNCTIONS.get_interface(
+            self.config._attn_implementation, t5_eager_attention_forward
+        )
+        kwargs |= {
+            "scaling": self.scaling,
+            "dropout": self.dropout if self.training else 0.0,
+            "is_causal": False,
+        }
+        states, weights = attend(self, query, keys, values, mask, **kwargs)
+        return self.o(states.reshape(rows, length, -1)), position_bias, _unfolded(weights, length)
+
+
+class SharedCrossAttentionGeneration(SharedDocuments):
+    """For a model in front of `GenerationMixin` whose cross-attention is one of the above: `generate` uses it."""
+
+    shared_cache = SharedCrossAttentionCache
+
+    def new_cache(self, examples: int) -> SharedCrossAttentionCache:
+        """An empty cache for summaries of `examples` documents."""
+        return SharedCrossAttentionCache(examples)
+
+    def _prepare_cache_for_generation(self, generation_config, model_kwargs, mode, batch_size, max_length):
+        """`generate` would make a cache that multiplies and moves cross-attention; make ours."""
+        kind = generation_config.cache_implementation
+        if kind not in (None, "dynamic"):
+            raise ValueError(f"cache_implementation={kind!r} is not supported; leave it out.")
+        if model_kwargs.get("past_key_values") is None and generation_config.use_cache is not False:
+            cache = self.new_cache(batch_size)
+            if generation_config.is_assistant:
+                cache.activate_past_recording()
+            model_kwargs["past_key_values"] = cache
+            return
+        super()._prepare_cache_for_generation(generation_config, model_kwargs, mode, batch_size, max_length)
+
+
+_SHARED = {
+    BartAttention: SharedCrossAttention,
+    LEDDecoderAttention: SharedLEDCrossAttention,
+    T5Attention: SharedT5CrossAttention,
+}
+_NAMES = ("encoder_attn", "EncDecAttention")  # of cross-attention in these models
 
 
 def share_cross_attention(model: PreTrainedModel) -> PreTrainedModel:
-    """A twin of a BART or LED of transformers, on the same weights, whose cross-attention is shared by beams.
+    """A twin of a BART, LED or T5 of transformers, on the same weights, whose cross-attention is shared by beams.
 
     The twin needs no memory for weights and `model` is not changed; training one trains the other. Give the twin a
     `SharedCrossAttentionCache` as `past_key_values`, or call `generate_with_shared_cross_attention`.
@@ -185,7 +263,7 @@ def share_cross_attention(model: PreTrainedModel) -> PreTrainedModel:
     tensors = [*model.parameters(), *model.buffers()]
     twin = copy.deepcopy(model, {id(tensor): tensor for tensor in tensors})
     for name, module in twin.named_modules():
-        if name.endswith("encoder_attn") and type(module) in _SHARED:
+        if name.endswith(_NAMES) and type(module) in _SHARED:
             module.__class__ = _SHARED[type(module)]
     return twin
 
@@ -195,7 +273,7 @@ def generate_with_shared_cross_attention(
 ):
     """`model.generate(inputs, **kwargs)`, the same tokens, with cross-attention shared by the beams of a document.
 
-    For `BartForConditionalGeneration` and `LEDForConditionalGeneration` of transformers; our own models do this in
+    For `BartForConditionalGeneration`, `LEDForConditionalGeneration` and `T5ForConditionalGeneration`; our own models do this in
     their `generate`. Any other encoder-decoder with transformers' caches gets the half of it that needs no help
     from its attention: nothing is moved when beams are reordered.
 

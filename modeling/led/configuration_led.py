@@ -7,6 +7,36 @@ from summarily.modeling.configuration_long_bart import LongBartConfig
 GLOBAL_TOKENS = ("bos", "none")
 
 
+def check_window(window: list[int] | int, layers: int) -> None:
+    """Raise a ValueError unless `window`, both sides together, fits an encoder of `layers` layers."""
+    for width in [window] if isinstance(window, int) else window:
+        if width <= 0 or width % 2:
+            raise ValueError(f"attention_window={window} must be positive and even: half of it on each side.")
+    if isinstance(window, list) and len(window) != layers:
+        raise ValueError(
+            f"attention_window has {len(window)} numbers, but there are {layers} encoder layers."
+        )
+
+
+def check_global_tokens(global_tokens: str) -> None:
+    """Raise a ValueError that names the choices."""
+    if global_tokens not in GLOBAL_TOKENS:
+        raise ValueError(
+            f"global_tokens={global_tokens!r} is unknown; choose one of {', '.join(GLOBAL_TOKENS)}."
+        )
+
+
+def one_sided_windows(window: list[int] | int, layers: int) -> list[int]:
+    """Tokens on each side, for each layer.
+
+    Example:
+
+    >>> one_sided_windows(64, 2)
+    [32, 32]
+    """
+    return [width // 2 for width in ([window] * layers if isinstance(window, int) else window)]
+
+
 @strict
 class LedConfig(LongBartConfig):
     """BART whose encoder sees a window around each token, and a few tokens everywhere.
@@ -35,28 +65,14 @@ class LedConfig(LongBartConfig):
     global_tokens: str = "bos"
 
     def __post_init__(self, **kwargs):
-        window = self.attention_window
-        for width in [window] if isinstance(window, int) else window:
-            if width <= 0 or width % 2:
-                raise ValueError(
-                    f"attention_window={window} must be positive and even: half of it on each side."
-                )
-        if isinstance(window, list) and len(window) != self.encoder_layers:
-            raise ValueError(
-                f"attention_window has {len(window)} numbers, but there are {self.encoder_layers} encoder layers."
-            )
-        if self.global_tokens not in GLOBAL_TOKENS:
-            raise ValueError(
-                f"global_tokens={self.global_tokens!r} is unknown; choose one of {', '.join(GLOBAL_TOKENS)}."
-            )
+        check_window(self.attention_window, self.encoder_layers)
+        check_global_tokens(self.global_tokens)
         super().__post_init__(**kwargs)
 
     @property
     def windows(self) -> list[int]:
         """Tokens on each side, for each layer."""
-        window = self.attention_window
-        both_sides = [window] * self.encoder_layers if isinstance(window, int) else window
-        return [width // 2 for width in both_sides]
+        return one_sided_windows(self.attention_window, self.encoder_layers)
 
 
 __all__ = ["LedConfig"]

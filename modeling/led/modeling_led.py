@@ -14,8 +14,7 @@ from transformers.utils.output_capturing import capture_outputs
 from summarily.modeling.attention.window import (
     WindowPlan,
     global_attention,
-    plan_first_token,
-    plan_window,
+    plan_by_option,
     put_global_rows,
     window_attention,
     window_attention_dense,
@@ -96,12 +95,7 @@ class LedEncoder(LongBartEncoder):
         return LedSelfAttention(self.config, layer)
 
     def plan(self, hidden_states, attention_mask, global_attention_mask=None) -> WindowPlan:
-        batch, length, _ = hidden_states.shape
-        if global_attention_mask is not None:
-            return plan_window(attention_mask, global_attention_mask)
-        if self.config.global_tokens == "bos":
-            return plan_first_token(attention_mask, batch, length, hidden_states.device)
-        return plan_window(attention_mask)
+        return plan_by_option(self.config.global_tokens, hidden_states, attention_mask, global_attention_mask)
 
     @merge_with_config_defaults
     @capture_outputs

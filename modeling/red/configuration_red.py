@@ -8,6 +8,29 @@ from summarily.modeling.configuration_long_bart import LongBartConfig
 
 ATTENTION_TYPES = ("lsh", "local")
 
+
+def factors_of(num_buckets: list[int] | int | None) -> list[int] | None:
+    """The factors of a number of buckets."""
+    return [num_buckets] if isinstance(num_buckets, int) else num_buckets
+
+
+def check_hashing(config: Any, layers: int, positive: tuple[str, ...]) -> None:
+    """Raise a ValueError unless the attention types and buckets fit, and the `positive` fields are."""
+    if len(config.attention_types) != layers:
+        raise ValueError(
+            f"attention_types names {len(config.attention_types)} layers, but there are {layers}."
+        )
+    for kind in config.attention_types:
+        if kind not in ATTENTION_TYPES:
+            raise ValueError(f"attention_types has {kind!r}; choose among {', '.join(ATTENTION_TYPES)}.")
+    for name in positive:
+        if getattr(config, name) < 1:
+            raise ValueError(f"{name}={getattr(config, name)} must be at least 1.")
+    for factor in factors_of(config.num_buckets) or []:
+        if factor < 2 or factor % 2:
+            raise ValueError(f"num_buckets={config.num_buckets} must be even, factor by factor.")
+
+
 # What the thesis' code built. Its defects are fields of their own, so that each can be studied alone.
 THESIS: dict[str, Any] = {
     "encoder_attention_heads": 8,
@@ -86,28 +109,13 @@ class RedConfig(LongBartConfig):
                     f"{self.encoder_attention_heads}; change one, or give attention_head_size."
                 )
             self.attention_head_size = self.d_model // self.encoder_attention_heads
-        self._check()
+        check_hashing(self, self.encoder_layers, ("chunk_length", "num_hashes", "attention_head_size"))
         super().__post_init__(**kwargs)
-
-    def _check(self) -> None:
-        if len(self.attention_types) != self.encoder_layers:
-            raise ValueError(
-                f"attention_types names {len(self.attention_types)} layers, but there are {self.encoder_layers}."
-            )
-        for kind in self.attention_types:
-            if kind not in ATTENTION_TYPES:
-                raise ValueError(f"attention_types has {kind!r}; choose among {', '.join(ATTENTION_TYPES)}.")
-        for name, least in (("chunk_length", 1), ("num_hashes", 1), ("attention_head_size", 1)):
-            if getattr(self, name) < least:
-                raise ValueError(f"{name}={getattr(self, name)} must be at least {least}.")
-        for factor in self.bucket_factors or []:
-            if factor < 2 or factor % 2:
-                raise ValueError(f"num_buckets={self.num_buckets} must be even, factor by factor.")
 
     @property
     def bucket_factors(self) -> list[int] | None:
         """The factors of `num_buckets`; None where each document has its own."""
-        return [self.num_buckets] if isinstance(self.num_buckets, int) else self.num_buckets
+        return factors_of(self.num_buckets)
 
     @classmethod
     def thesis(cls, **fields) -> "RedConfig":

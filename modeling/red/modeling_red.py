@@ -4,19 +4,17 @@ The attentions are in `modeling/attention/lsh.py`; encoder, decoder, loss and ge
 `modeling/long_bart.py`.
 """
 
-from dataclasses import dataclass
-
 import torch
 from torch import nn
 from transformers import BartForConditionalGeneration
 from transformers import initialization as init
 
-from summarily.modeling.attention.blocks import AttentionPlan, attention
+from summarily.modeling.attention.blocks import attention
 from summarily.modeling.attention.lsh import (
-    bucket_factors,
+    ReformerPlan,
     draw_rotations,
     lsh_attention,
-    plan_local,
+    plan_reformer,
     rotation_columns,
 )
 from summarily.modeling.bart_surgery import (
@@ -38,15 +36,6 @@ from summarily.modeling.long_bart import (
 from summarily.modeling.red.configuration_red import THESIS, RedConfig
 
 
-@dataclass(frozen=True)
-class RedPlan:
-    """What the layers have to know: the padding, the neighbours of the local layers, the buckets of each document."""
-
-    padding: torch.Tensor | None
-    local: AttentionPlan | None
-    factors: list[list[int]]
-
-
 class RedSelfAttention(EncoderSelfAttention):
     """What both attentions share: heads of any size, the output projection, and the Reformer's own norm if wanted."""
 
@@ -64,7 +53,7 @@ class RedSelfAttention(EncoderSelfAttention):
     def heads(self, projection: nn.Linear, hidden_states: torch.Tensor) -> torch.Tensor:
         return projection(hidden_states).unflatten(-1, (self.num_heads, self.head_dim)).transpose(1, 2)
 
-    def forward(self, hidden_states, attention_mask: RedPlan, **kwargs):
+    def forward(self, hidden_states, attention_mask: ReformerPlan, **kwargs):
         dropout = self.dropout if self.training else 0.0
         states = self.attend(self.norm(hidden_states), attention_mask, dropout)
         return self.out_proj(states.transpose(1, 2).flatten(2)), None
@@ -147,29 +136,22 @@ class RedEncoder(RedInitialization, LongBartEncoder):
     def make_attention(self, layer: int) -> RedSelfAttention:
         return ATTENTION_CLASSES[self.config.attention_types[layer]](self.config, layer)
 
-    def plan(self, hidden_states, attention_mask) -> RedPlan:
+    def plan(self, hidden_states, attention_mask) -> ReformerPlan:
         config, (batch, length, _) = self.config, hidden_states.shape
         padding = None if attention_mask is None or config.padding_is_seen else attention_mask.bool()
-        local = None
-        if "local" in config.attention_types:
-            local = plan_local(
-                length,
-                config.chunk_length,
-                padding,
-                causal=config.causal_encoder,
-                chunks_before=config.local_chunks_before,
-                chunks_after=config.local_chunks_after,
-                device=hidden_states.device,
-            )
-        return RedPlan(padding, local, self.factors(batch, length, padding))
-
-    def factors(self, batch: int, length: int, padding: torch.Tensor | None) -> list[list[int]]:
-        """A document is hashed by its own length, not by that of its batch."""
-        if self.config.bucket_factors:
-            return [self.config.bucket_factors] * batch
-        lengths = [length] * batch if padding is None else padding.sum(1).tolist()
-        chunk, longest = self.config.chunk_length, self.config.max_encoder_position_embeddings
-        return [bucket_factors(-(-tokens // chunk) * chunk, chunk, longest) for tokens in lengths]
+        return plan_reformer(
+            batch,
+            length,
+            config.chunk_length,
+            padding,
+            local="local" in config.attention_types,
+            causal=config.causal_encoder,
+            chunks_before=config.local_chunks_before,
+            chunks_after=config.local_chunks_after,
+            factors=config.bucket_factors,
+            max_length=config.max_encoder_position_embeddings,
+            device=hidden_states.device,
+        )
 
 
 class RedDecoder(RedInitialization, LongBartDecoder):

@@ -1,0 +1,1 @@
+"""RED around T5: the Reformer's attention in T5's encoder."""
