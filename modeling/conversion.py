@@ -1,4 +1,4 @@
-"""`summarily convert`: a BART becomes a LED or a RED, a pointer-generator an APESO, LED goes to transformers and back."""
+"""`summarily convert`: a BART or a T5 becomes a LED or a RED, a pointer-generator an APESO, LED goes to transformers and back."""
 
 from __future__ import annotations
 
@@ -24,11 +24,23 @@ def convert(options: argparse.Namespace) -> Any:
         model = _converted_led(options.source)
     elif options.kind == "pointer-generator-to-apeso":
         model = _with_entity_layer(options.source)
+    elif options.kind.startswith("t5"):
+        model = _around_t5(options)
     else:
         model = _operated(options)
     model.save_pretrained(destination)
-    _save_tokenizer(options.source, destination, model)
+    _save_tokenizer(options.source, destination, getattr(options, "max_length", None) or _longest(model))
     return model
+
+
+def _around_t5(options: argparse.Namespace) -> Any:
+    from summarily.modeling import LedT5ForConditionalGeneration, RedT5ForConditionalGeneration
+
+    source, fields = _loaded(options.source, "t5"), _fields(options.set)
+    if options.kind == "t5-to-led":
+        return LedT5ForConditionalGeneration.from_t5(source, window=options.window, **fields)
+    fields = {"max_source_length": options.max_length, **fields}
+    return RedT5ForConditionalGeneration.from_t5(source, query_key=options.query_key, **fields)
 
 
 def _operated(options: argparse.Namespace) -> Any:
@@ -90,7 +102,12 @@ def _fields(entries: list[str]) -> dict[str, Any]:
     return fields
 
 
-def _save_tokenizer(source: str, destination: Path, model: Any) -> None:
+def _longest(model: Any) -> int | None:
+    """The tokens that a model's positions are enough for, where they are counted."""
+    return getattr(model.config, "max_encoder_position_embeddings", None)
+
+
+def _save_tokenizer(source: str, destination: Path, max_length: int | None) -> None:
     from transformers import AutoTokenizer
 
     try:
@@ -98,6 +115,6 @@ def _save_tokenizer(source: str, destination: Path, model: Any) -> None:
     except (OSError, ValueError, KeyError):
         print(f"summarily convert: {source} has no tokenizer; only the model was converted.", file=sys.stderr)
         return
-    if hasattr(model.config, "max_encoder_position_embeddings"):
-        tokenizer.model_max_length = model.config.max_encoder_position_embeddings
+    if max_length:
+        tokenizer.model_max_length = max_length
     tokenizer.save_pretrained(destination)

@@ -35,7 +35,7 @@ _EXTENSIONS = {
     "demo": ("summarily.spaces.cli", "open a Space in the browser: scorecard, summarize, attention, judge"),
     "convert": (
         "summarily.commands.convert",
-        "BART to LED or RED, pointer-generator to APESO, LED to transformers' and back",
+        "BART or T5 to LED or RED, pointer-generator to APESO, LED to transformers' and back",
     ),
     "profile-memory": (
         "summarily.studies.memory",

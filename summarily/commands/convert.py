@@ -10,6 +10,8 @@ DESCRIPTION = """\
 Convert a model, with its tokenizer, into a new folder:
   summarily convert bart-to-led facebook/bart-large-cnn led-cnn --max-length 4096 --window 512
   summarily convert bart-to-red facebook/bart-large-cnn red-cnn --thesis
+  summarily convert t5-to-led google/flan-t5-base led-t5 --window 512
+  summarily convert t5-to-red google/flan-t5-base red-t5
   summarily convert led allenai/led-base-16384 led-base      transformers' LED to ours, or ours to transformers'
   summarily convert pointer-generator-to-apeso RUN/hub apeso  a new entity layer on a trained pointer-generator"""
 
@@ -18,7 +20,7 @@ def add_parser(subparsers: Any) -> argparse.ArgumentParser:
     """Add the `convert` command to a parser's subparsers."""
     parser: argparse.ArgumentParser = subparsers.add_parser(
         "convert",
-        help="BART to LED or RED, pointer-generator to APESO, LED to transformers' and back",
+        help="BART or T5 to LED or RED, pointer-generator to APESO, LED to transformers' and back",
         description=DESCRIPTION,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -26,32 +28,38 @@ def add_parser(subparsers: Any) -> argparse.ArgumentParser:
     for kind, text in (
         ("bart-to-led", "widen a BART: sliding-window attention in the encoder"),
         ("bart-to-red", "widen a BART: the Reformer's attention in the encoder"),
+        ("t5-to-led", "sliding-window attention in the encoder of a T5"),
+        ("t5-to-red", "the Reformer's attention in the encoder of a T5"),
         ("led", "transformers' LED to ours, or ours to transformers'"),
         ("pointer-generator-to-apeso", "a new entity layer on a trained pointer-generator"),
     ):
         command = kinds.add_parser(kind, help=text, description=text)
         command.add_argument("source", help="a folder, or a name on the Hub")
         command.add_argument("destination", help="a folder that does not exist yet, or is empty")
-        if kind.startswith("bart"):
+        if kind.endswith(("-to-led", "-to-red")):
             _add_surgery(command, kind)
         command.set_defaults(run=run)
     return parser
 
 
 def _add_surgery(parser: argparse.ArgumentParser, kind: str) -> None:
-    parser.add_argument("--max-length", type=int, default=4096, help="of a source (default: %(default)s)")
-    parser.add_argument(
-        "--attention",
-        choices=["copy", "random"],
-        help="start the encoder's self-attention from BART's weights, or at random (default: copy; thesis: random)",
-    )
-    parser.add_argument("--seed", type=int, default=0, help="of random attention (default: %(default)s)")
-    if kind == "bart-to-led":
+    from_bart, to_led = kind.startswith("bart"), kind.endswith("led")
+    length = 4096 if from_bart else 16384  # a T5 has no table of positions to widen
+    parser.add_argument("--max-length", type=int, default=length, help="of a source (default: %(default)s)")
+    if from_bart:
+        parser.add_argument(
+            "--attention",
+            choices=["copy", "random"],
+            help="start the encoder's self-attention from BART's weights, or at random (default: copy; thesis: random)",
+        )
+        parser.add_argument("--seed", type=int, default=0, help="of random attention (default: %(default)s)")
+    if to_led:
         parser.add_argument(
             "--window", type=int, default=512, help="both sides together (default: %(default)s)"
         )
     else:
-        parser.add_argument("--thesis", action="store_true", help="the thesis' set-up, defects and all")
+        if from_bart:
+            parser.add_argument("--thesis", action="store_true", help="the thesis' set-up, defects and all")
         parser.add_argument(
             "--query-key", choices=["query", "mean"], default="query", help="of hashing layers"
         )

@@ -21,9 +21,11 @@ from summarily.modeling import (
     PointerGeneratorConfig,
     PointerGeneratorForConditionalGeneration,
     RedForConditionalGeneration,
+    RedT5ForConditionalGeneration,
 )
 from tests.modeling.common import logits_of, padded_batch
 from tests.modeling.tiny_bart import tiny_bart, tiny_transformers_led
+from tests.modeling.tiny_t5 import tiny_t5
 
 
 def run(*arguments: object) -> int:
@@ -65,12 +67,40 @@ def test_bart_to_red(bart, tmp_path):
     assert type(red) is RedForConditionalGeneration and red.config.attention_types == ["local", "lsh"]
 
 
-def test_the_tokenizer_comes_along_and_knows_the_length(tmp_path, bart):
+@pytest.mark.parametrize("flan", [False, True])
+def test_t5_to_led_and_red(flan, tmp_path, capsys):
+    t5 = tiny_t5(flan)
+    t5.save_pretrained(tmp_path / "t5")
+    save_tokenizer(tmp_path / "t5")
+    options = ("--window", 32, "--set", "global_tokens='bos'", "--max-length", 99)
+    assert run("t5-to-led", tmp_path / "t5", tmp_path / "led", *options) == 0
+    assert "LedT5ForConditionalGeneration" in capsys.readouterr().out
+    led = AutoModelForSeq2SeqLM.from_pretrained(tmp_path / "led").eval()
+    assert led.config.attention_window == 32 and led.config.global_tokens == "bos"
+    assert AutoTokenizer.from_pretrained(tmp_path / "led").model_max_length == 99
+    batch = padded_batch(60, (15, 9), (4, 4))
+    torch.testing.assert_close(logits_of(led, batch), logits_of(t5, batch), rtol=1e-4, atol=1e-5)
+    fields = ("--set", "chunk_length=8", "--set", "attention_types=['local','lsh']", "--query-key", "mean")
+    assert run("t5-to-red", tmp_path / "t5", tmp_path / "red", *fields) == 0
+    red = AutoModelForSeq2SeqLM.from_pretrained(tmp_path / "red")
+    assert type(red) is RedT5ForConditionalGeneration and red.config.attention_types == ["local", "lsh"]
+    assert red.config.max_source_length == AutoTokenizer.from_pretrained(tmp_path / "red").model_max_length
+    hashing, theirs = (model.encoder.block[1].layer[0].SelfAttention for model in (red, t5))
+    torch.testing.assert_close(hashing.q.weight, (theirs.q.weight + theirs.k.weight) / 2)
+    assert run("t5-to-led", tmp_path / "led", tmp_path / "again") == 2
+    assert "is a model of type 'summarily-led-t5'; expected 't5'" in capsys.readouterr().err
+
+
+def save_tokenizer(folder) -> None:
     words = ("<s>", "<pad>", "</s>", "<unk>", *(f"w{n}" for n in range(56)))
     tokens = Tokenizer(models.WordLevel({word: n for n, word in enumerate(words)}, unk_token="<unk>"))
     PreTrainedTokenizerFast(tokenizer_object=tokens, pad_token="<pad>", model_max_length=32).save_pretrained(
-        bart
+        folder
     )
+
+
+def test_the_tokenizer_comes_along_and_knows_the_length(tmp_path, bart):
+    save_tokenizer(bart)
     assert run("bart-to-led", bart, tmp_path / "led", "--max-length", 64) == 0
     assert AutoTokenizer.from_pretrained(tmp_path / "led").model_max_length == 64
 

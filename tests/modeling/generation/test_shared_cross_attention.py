@@ -14,10 +14,12 @@ from summarily.modeling.generation.shared_cross_attention import (
 from summarily.modeling.led.modeling_led import LedForConditionalGeneration
 from tests.modeling.common import padded_batch
 from tests.modeling.tiny_bart import roughen, tiny_bart, tiny_transformers_led
+from tests.modeling.tiny_t5 import tiny_t5
 
 MODELS = {
     "bart": tiny_bart,
     "transformers' LED": tiny_transformers_led,
+    "t5": lambda: tiny_t5(flan=True),
     "ours": lambda: LedForConditionalGeneration.from_transformers_led(tiny_transformers_led()),
 }
 OPTIONS = {"max_new_tokens": 14, "min_new_tokens": 6}
@@ -37,7 +39,7 @@ def sources() -> dict[str, torch.Tensor]:
         {"num_beams": 3, "no_repeat_ngram_size": 2, "early_stopping": True},
     ],
 )
-@pytest.mark.parametrize("name", ["bart", "transformers' LED"])
+@pytest.mark.parametrize("name", ["bart", "transformers' LED", "t5"])
 def test_stock_models_give_the_same_tokens(name, options):
     model = MODELS[name]()
     options = {**OPTIONS, **options}
@@ -45,9 +47,10 @@ def test_stock_models_give_the_same_tokens(name, options):
     assert torch.equal(generate_with_shared_cross_attention(model, **sources(), **options), expected)
 
 
+@pytest.mark.parametrize("name", ["bart", "t5"])
 @pytest.mark.parametrize("implementation", ["eager", "sdpa"])
-def test_every_attention_implementation_gives_the_same_tokens(implementation):
-    model = tiny_bart()
+def test_every_attention_implementation_gives_the_same_tokens(implementation, name):
+    model = MODELS[name]()
     expected = model.generate(**sources(), num_beams=4, **OPTIONS)
     model.set_attn_implementation(implementation)
     assert torch.equal(
@@ -98,7 +101,7 @@ def test_the_model_is_left_as_it_was_and_no_weight_is_copied():
 
 
 def test_the_cache_alone_serves_a_model_that_does_not_know_it():
-    """T5: cross-attention has a row per beam, but stays in place."""
+    """A T5 that is not told to share: cross-attention has a row per beam, but stays in place."""
     torch.manual_seed(0)
     config = T5Config(
         vocab_size=60, d_model=16, d_kv=8, num_heads=2, num_layers=2, d_ff=24, decoder_start_token_id=0
