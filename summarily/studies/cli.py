@@ -30,6 +30,10 @@ STUDIES = {
         "summarily.studies.long.study",
         "LED and RED on papers: by length, starts, window and attention",
     ),
+    "news": (
+        "summarily.studies.news",
+        "a summarizer of news beside lead-3, its base and published models",
+    ),
     "self-critical": (
         "summarily.studies.self_critical.study",
         "learning from ROUGE-L, WMS, SMS and S+WMS",

@@ -1,0 +1,260 @@
+"""A summarizer of news beside the first three sentences, its untouched base and published models, on CNN/DailyMail.
+
+How it searches (beams, length penalty, lengths) is chosen on articles of the validation split, by the mean of ROUGE-1,
+ROUGE-2 and ROUGE-Lsum; articles of the test split are then summarized once. Summaries are kept as they are written: a
+study that is stopped goes on where it was.
+
+    summarily study news --data FOLDER --model news
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import multiprocessing
+import random
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
+from typing import Any
+
+KEYS = ("rouge1", "rouge2", "rougeLsum")
+# ROUGE-1, 2 and L (Lsum) on the whole test set, from the papers.
+PUBLISHED = {
+    "lead-3 (See et al. 2017)": (40.34, 17.70, 36.57),
+    "pointer-generator with coverage (See et al. 2017)": (39.53, 17.28, 36.38),
+    "T5-small (Raffel et al. 2020)": (41.12, 19.56, 38.35),
+}
+SEARCHES: dict[str, dict[str, Any]] = {
+    "greedy": {"num_beams": 1, "no_repeat_ngram_size": 3},
+    "beam 4": {"num_beams": 4, "no_repeat_ngram_size": 3},
+    "beam 4, longer": {"num_beams": 4, "no_repeat_ngram_size": 3, "length_penalty": 2.0},
+    "beam 4, at least 40": {"num_beams": 4, "no_repeat_ngram_size": 3, "min_new_tokens": 40},
+    "beam 4, at least 55": {"num_beams": 4, "no_repeat_ngram_size": 3, "min_new_tokens": 55},
+}
+CHUNK = 8  # articles a process summarizes together, and after which they are kept
+EXAMPLES = 10
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--model", default="news", help="a shipped model, a folder or a Hub id (%(default)s)")
+    parser.add_argument("--base", default="flan-t5-small", help="the untouched base (%(default)s)")
+    parser.add_argument("--data", help="the folder with news/cnndm (default: $SUMMARILY_DATA)")
+    parser.add_argument("--output", default="studies/news", help="default: %(default)s")
+    parser.add_argument(
+        "--validation", type=int, default=100, help="articles to choose the search on (%(default)s)"
+    )
+    parser.add_argument("--test", type=int, default=1000, help="articles to report (%(default)s)")
+    parser.add_argument(
+        "--base-test", type=int, default=100, help="of these, for the untouched base (%(default)s)"
+    )
+    parser.add_argument("--jobs", type=int, default=1, help="processes of one thread each (%(default)s)")
+
+
+def run(options: argparse.Namespace) -> int:
+    folder = Path(options.output)
+    rows = articles(options.data)
+    chosen, tried = choose(options, rows["validation"][: options.validation], folder)
+    test = rows["test"][: options.test]
+    start = time.monotonic()
+    written = summaries(options.model, test, SEARCHES[chosen], folder / "test.jsonl", options.jobs)
+    seconds = time.monotonic() - start
+    untouched = summaries(
+        options.base, test[: options.base_test], SEARCHES[chosen], folder / "base.jsonl", options.jobs
+    )
+    result = report(test, written, untouched, tried) | {"search": {chosen: SEARCHES[chosen]}}
+    result["seconds"] = {"all": seconds, "articles": len(test), "processes": options.jobs}
+    from summarily.support.files import write_atomically
+
+    write_atomically(folder / "result.json", json.dumps(result, indent=1, ensure_ascii=False))
+    text = markdown(result)
+    write_atomically(folder / "report.md", text)
+    print(text)
+    return 0
+
+
+def articles(data: str | None) -> dict[str, list[dict[str, Any]]]:
+    """The held-out splits, cleaned as for training: id, source and references of each article."""
+    from summarily.modeling.training.corpora import load_corpus
+    from summarily.modeling.training.recipe import load_recipe
+
+    section = load_recipe("news", ["data.prefix=", "data.files.train=news/cnndm/validation.jsonl.xz"]).data
+    corpus = load_corpus(section, data)
+    names = ["id", "source", "references"]
+    return {split: list(corpus[split].select_columns(names)) for split in ("validation", "test")}
+
+
+def lead(source: str, count: int = 3) -> str:
+    """The first sentences, one a line.
+
+    Example:
+        >>> lead("It rained. It poured. It stopped. Then it snowed.", 2)
+        'It rained.\\nIt poured.'
+    """
+    from summarily.support.text import sentences
+
+    return "\n".join(sentences(source)[:count])
+
+
+# --- writing ----------------------------------------------------------------------------------------------
+
+
+def choose(
+    options: argparse.Namespace, rows: Sequence[Mapping[str, Any]], folder: Path
+) -> tuple[str, dict[str, dict[str, float]]]:
+    """The best search of the validation articles, and what each of them scored."""
+    tried = {}
+    for name, search in SEARCHES.items():
+        path = folder / f"validation {name}.jsonl"
+        texts = summaries(options.model, rows, search, path, options.jobs)
+        means = scored(texts, rows).mean
+        tried[name] = {key: means[key] for key in KEYS} | {"words": mean_words(texts)}
+        print(f"{name}: " + " / ".join(f"{100 * means[key]:.1f}" for key in KEYS), flush=True)
+    return max(tried, key=lambda name: sum(tried[name][key] for key in KEYS)), tried
+
+
+def summaries(
+    model: str, rows: Sequence[Mapping[str, Any]], search: Mapping[str, Any], path: Path, jobs: int = 1
+) -> list[str]:
+    """A summary of each row; those that `path` already holds are not written again."""
+    from tqdm.auto import tqdm
+
+    path.parent.mkdir(parents=True, exist_ok=True)
+    done = {}
+    if path.exists():
+        for line in path.read_text(encoding="utf-8").splitlines():
+            try:
+                row = json.loads(line)
+            except ValueError:  # the last line of a killed process may be cut
+                continue
+            done[row["id"]] = row["summary"]
+    missing = [row for row in rows if row["id"] not in done]
+    # Articles of similar length together: there is less padding.
+    missing.sort(key=lambda row: len(row["source"]))
+    chunks = [missing[first : first + CHUNK] for first in range(0, len(missing), CHUNK)]
+    if chunks:
+        context = multiprocessing.get_context("spawn")
+        with (
+            ProcessPoolExecutor(jobs, context, initializer=_load, initargs=(model,)) as pool,
+            path.open("a", encoding="utf-8") as file,
+            tqdm(total=len(missing), desc=path.stem, unit="article", disable=None) as bar,
+        ):
+            texts = [[row["source"] for row in chunk] for chunk in chunks]
+            for chunk, found in zip(
+                chunks, pool.map(_write, texts, [dict(search)] * len(texts)), strict=True
+            ):
+                for row, summary in zip(chunk, found, strict=True):
+                    done[row["id"]] = summary
+                    file.write(json.dumps({"id": row["id"], "summary": summary}, ensure_ascii=False) + "\n")
+                file.flush()
+                bar.update(len(chunk))
+    return [done[row["id"]] for row in rows]
+
+
+_summarizer: Any = None
+
+
+def _load(model: str) -> None:
+    """In a process of its own, with one thread: as many processes as cores are faster than threads."""
+    import warnings
+
+    import torch
+
+    from summarily.modeling.generation.summarizer import Summarizer
+    from summarily.support.weights import WEIGHTS, resolve
+
+    global _summarizer
+    warnings.simplefilter("ignore")  # that sources are cut is known
+    torch.set_num_threads(1)
+    _summarizer = Summarizer(resolve(model).path_or_id if model in WEIGHTS else model)
+
+
+def _write(texts: list[str], search: dict[str, Any]) -> list[str]:
+    return list(_summarizer(texts, batch_size=len(texts), max_length=128, **search))
+
+
+# --- reporting --------------------------------------------------------------------------------------------
+
+
+def scored(texts: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> Any:
+    """ROUGE as papers report it: stemmed, Lsum over sentences."""
+    from summarily.metrics.scorecard import score
+
+    options = {"rouge": {"stemmer": True, "split_sentences": True}}
+    references = [row["references"] for row in rows]
+    return score(list(texts), references, metrics=options, confidence=0.95, progress=False)["rouge"]
+
+
+def mean_words(texts: Iterable[str]) -> float:
+    counts = [len(text.split()) for text in texts]
+    return sum(counts) / len(counts)
+
+
+def report(
+    rows: Sequence[Mapping[str, Any]],
+    written: Sequence[str],
+    untouched: Sequence[str],
+    tried: Mapping[str, Any],
+) -> dict[str, Any]:
+    """Every system's scores with intervals, the differences from lead-3, and ten summaries by a fixed seed."""
+    from summarily.metrics.resampling import mean_intervals
+
+    leads = [lead(row["source"]) for row in rows]
+    systems = {
+        "ours": (written, rows),
+        "lead-3": (leads, rows),
+        "the base, untouched": (untouched, rows[: len(untouched)]),
+    }
+    table, examples = {}, {}
+    for name, (texts, described) in systems.items():
+        found = examples[name] = scored(texts, described)
+        table[name] = {
+            "articles": len(texts),
+            "words": mean_words(texts),
+            "scores": {key: found.mean[key] for key in KEYS},
+            "intervals": {key: list(found.interval[key][:2]) for key in KEYS},
+        }
+    ours, first = (examples[name].per_example for name in ("ours", "lead-3"))
+    gains = {key: [a - b for a, b in zip(ours[key], first[key], strict=True)] for key in KEYS}
+    limits = mean_intervals(gains)
+    difference = {key: [sum(gains[key]) / len(gains[key]), *limits[key]] for key in KEYS}
+    picked = sorted(random.Random(0).sample(range(len(rows)), min(EXAMPLES, len(rows))))
+    shown = [{"source": lead(rows[i]["source"], 1), "summary": written[i]} for i in picked]
+    return {
+        "table": table,
+        "difference": difference,
+        "validation": dict(tried),
+        "examples": shown,
+        "signature": str(examples["ours"].signature),
+    }
+
+
+def markdown(result: Mapping[str, Any]) -> str:
+    """The report: a table, the differences, how the search was chosen, ten summaries."""
+    lines = ["| system | articles | words | ROUGE-1 | ROUGE-2 | ROUGE-Lsum |", "|---|---|---|---|---|---|"]
+    for name, row in result["table"].items():
+        cells = [
+            f"{100 * row['scores'][key]:.1f} ({100 * row['intervals'][key][0]:.1f} to {100 * row['intervals'][key][1]:.1f})"
+            for key in KEYS
+        ]
+        lines.append(f"| {name} | {row['articles']:,} | {row['words']:.0f} | {' | '.join(cells)} |")
+    for name, values in PUBLISHED.items():
+        lines.append(f"| {name} | 11,490 | | {' | '.join(f'{value:.1f}' for value in values)} |")
+    named = zip(
+        ("ROUGE-1", "ROUGE-2", "ROUGE-Lsum"), (result["difference"][key] for key in KEYS), strict=True
+    )
+    gains = ", ".join(
+        f"{name} {100 * d:+.1f} ({100 * a:+.1f} to {100 * b:+.1f})" for name, (d, a, b) in named
+    )
+    lines += ["", f"Ours less lead-3, paired by article: {gains}.", "", f"`{result['signature']}`", ""]
+    [(chosen, search)] = result["search"].items()
+    lines += [f"Search: {chosen}, `{json.dumps(search)}`, the best of the validation articles:", ""]
+    lines += ["| search | words | ROUGE-1 | ROUGE-2 | ROUGE-Lsum |", "|---|---|---|---|---|"]
+    for name, scores in result["validation"].items():
+        cells = [f"{100 * scores[key]:.1f}" for key in KEYS]
+        lines.append(f"| {name} | {scores['words']:.0f} | {' | '.join(cells)} |")
+    lines += ["", "Ten test articles by a fixed seed: the first sentence, and what the model wrote.", ""]
+    for example in result["examples"]:
+        lines += [f"- *{' '.join(example['source'].split())}*", "", f"  {example['summary']}", ""]
+    return "\n".join(lines)
