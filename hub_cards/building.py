@@ -17,6 +17,7 @@ from typing import Any
 
 from summarily.support.errors import InputError
 from summarily.support.folders import package_folder
+from summarily.support.shipped import ADAPTER, merged
 from summarily.support.suggestions import did_you_mean
 
 KINDS = ("metrics", "models", "spaces")
@@ -124,6 +125,8 @@ def _model(repository: Repository, folder: Path) -> None:
     from summarily.modeling.remote_code import write_remote_code
 
     kept = [path.name for path in repository.source.iterdir() if path.is_file() and path.suffix != ".py"]
+    if (repository.source / ADAPTER).is_file():  # beside the adapter, so that nobody needs its base
+        shutil.copytree(merged(repository.source), folder, dirs_exist_ok=True)
     _copy(repository, sorted(kept), folder)
     model_class = _class_of(repository)
     if model_class is None:

@@ -16,7 +16,7 @@ from typing import Any
 from summarily.hub_cards.building import Repository, relative_links
 
 MEGABYTE = 1 << 20
-LARGEST_REPOSITORY = 200 * MEGABYTE
+LARGEST_REPOSITORY = 500 * MEGABYTE
 _COLOURS = {"red", "yellow", "green", "blue", "indigo", "purple", "pink", "gray"}
 _REQUIRED = {
     "models": ("license", "language", "library_name", "tags", "model-index"),

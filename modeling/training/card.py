@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import os
 import platform
+import re
 import subprocess
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -37,15 +38,41 @@ def write_hub_folder(
     text = model_card(recipe, result, corpus, type(model).__name__, test_rows, copies)
 
     def write(partial: Path) -> None:
-        before = model.dtype
-        try:
-            model.to(dtype=getattr(torch, recipe.hub.dtype)).save_pretrained(partial)  # type: ignore[call-arg]
-        finally:
-            model.to(dtype=before)  # type: ignore[call-arg]
-        tokenizer.save_pretrained(partial)
+        if recipe.adapter.rank is not None:
+            write_adapter(partial, recipe, model)
+        else:
+            before = model.dtype
+            try:
+                model.to(dtype=getattr(torch, recipe.hub.dtype)).save_pretrained(partial)  # type: ignore[call-arg]
+            finally:
+                model.to(dtype=before)  # type: ignore[call-arg]
+            tokenizer.save_pretrained(partial)
         (partial / "README.md").write_text(text, encoding="utf-8")
 
     write_folder(folder, write, marker=False)
+
+
+def write_adapter(folder: Path, recipe: Recipe, model: PreTrainedModel) -> None:
+    """The difference alone, as peft stores it, with the config of the whole and the name of what it differs from."""
+    from peft import get_peft_model_state_dict
+    from safetensors.torch import save_file
+
+    dtype = getattr(torch, recipe.hub.dtype)
+    state = get_peft_model_state_dict(model, save_embedding_layers=False)
+    tensors = {f"base_model.model.{name}": tensor.to(dtype).contiguous() for name, tensor in state.items()}
+    save_file(tensors, folder / "adapter_model.safetensors", metadata={"format": "pt"})
+    [config] = model.peft_config.values()  # type: ignore[union-attr, operator]
+    stored = config.to_dict() | {"base_model_name_or_path": recipe.model.name, "inference_mode": True}
+    (folder / "adapter_config.json").write_text(json.dumps(stored, indent=1, default=sorted) + "\n")
+    whole = model.config.to_dict()
+    if whole["model_type"] == "t5" and not whole.get("scale_decoder_outputs", True):
+        whole["tie_word_embeddings"] = (
+            False  # as its head is its own; transformers 5 writes true for every T5
+        )
+    if recipe.data.prefix:
+        whole["task_specific_params"] = {"summarization": {"prefix": recipe.data.prefix}}
+    (folder / "config.json").write_text(json.dumps(whole, indent=1) + "\n")
+    model.generation_config.save_pretrained(folder)  # type: ignore[union-attr]
 
 
 def model_card(
@@ -95,13 +122,7 @@ The run ended by `{result.reason}` after {result.step:,} steps ({result.epoch} f
 
 ## Scores
 
-On {test_rows:,} rows of the test split, generated with `{json.dumps(recipe.generation)}`{_cut(recipe)}:
-
-{scores_table(result)}
-
-Signatures:
-
-{_bullets(f"`{text}`" for text in result.signatures.values())}
+{scores_section(recipe, result, test_rows)}
 
 ## Limits
 
@@ -117,6 +138,42 @@ Code: commit `{commit()}`; torch {torch.__version__}.
 
 {citation(recipe)}
 """
+
+
+def scores_section(recipe: Recipe, result: RunResult, test_rows: int) -> str:
+    """What the test split was scored with, and the signatures; or that this run scored nothing."""
+    if not test_rows:
+        return "Not scored by this run."
+    return f"""On {test_rows:,} rows of the test split, generated with `{json.dumps(recipe.generation)}`{_cut(recipe)}:
+
+{scores_table(result)}
+
+Signatures:
+
+{_bullets(f"`{text}`" for text in result.signatures.values())}"""
+
+
+def with_scores(card: str, scores: str, measured: Mapping[str, float], split: str) -> str:
+    """A card whose section "Scores" and whose metadata are those of a later measurement.
+
+    Example:
+        >>> card = "---\\nmodel-index: []\\n---\\n## Scores\\n\\nnone\\n\\n## Limits\\n"
+        >>> with_scores(card, "ROUGE-1 40", {"rouge1": 0.4}, "test").split("\\n\\n")[1]
+        'ROUGE-1 40'
+    """
+    text = re.sub(
+        r"(^## Scores\n\n).*?(\n\n## )",
+        lambda m: m[1] + scores.strip() + m[2],
+        card,
+        count=1,
+        flags=re.S | re.M,
+    )
+    metrics = [{"type": key, "name": key, "value": round(value, 4)} for key, value in measured.items()]
+    dataset = {"name": "CNN/DailyMail", "type": "cnn_dailymail", "split": split}
+    results = [{"task": {"type": "summarization"}, "dataset": dataset, "metrics": metrics}]
+    name = re.search(r"^# (.+)$", card, re.M)
+    index = json.dumps([{"name": name[1] if name else "", "results": results}])
+    return re.sub(r"^model-index: .*$", lambda _: f"model-index: {index}", text, count=1, flags=re.M)
 
 
 def citation(recipe: Recipe) -> str:

@@ -233,7 +233,7 @@ class EvaluationSection:
     metrics: list[str] = field(default_factory=lambda: ["rouge"])
     preset: Literal["light", "paper"] = "light"
     validation_examples: int = 200  # summaries generated at each evaluation when `select` is not the loss
-    test_examples: int | None = None
+    test_examples: int | None = None  # 0: a study scores the model, not the run
     max_words: int | None = None
     max_bytes: int | None = None
     tokens: int | None = None  # batch size, by default that of a forward pass in training

@@ -488,10 +488,12 @@ def finish(
     if section.test_examples is not None:
         test = test.select(range(min(section.test_examples, len(test))))
     tokens = section.tokens or recipe.micro_tokens
-    loss = token_loss(model, test, collate, tokens, accelerator)
-    summaries = summarize(model, tokenizer, test, collate, section, tokens, accelerator)
-    scores, result.signatures = score_summaries(summaries, test, section, accelerator)
-    result.scores = {"loss": loss, **scores}
+    summaries: list[str] = []
+    if len(test):
+        loss = token_loss(model, test, collate, tokens, accelerator)
+        summaries = summarize(model, tokenizer, test, collate, section, tokens, accelerator)
+        scores, result.signatures = score_summaries(summaries, test, section, accelerator)
+        result.scores = {"loss": loss, **scores}
     if accelerator.is_main_process:
         lines = [
             json.dumps(

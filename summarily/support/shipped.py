@@ -105,7 +105,7 @@ def _merge(place: Path, base: Resolved, target: Path) -> None:
     from transformers import AutoConfig, AutoModelForSeq2SeqLM, AutoTokenizer
 
     try:
-        from peft import PeftModel
+        from peft import PeftConfig, PeftModel
     except ImportError:
         raise MissingRequirement(
             f"{place.name} is stored as a difference from {base_of(place)}, and merging needs peft: "
@@ -118,7 +118,10 @@ def _merge(place: Path, base: Resolved, target: Path) -> None:
             revision=base.revision,
             dtype=torch.float32,
         )
-        whole = PeftModel.from_pretrained(whole, str(place)).merge_and_unload()
+        difference = PeftConfig.from_pretrained(str(place))
+        # peft's wrapper for sequence-to-sequence models asks for what transformers 5 no longer has; none is needed.
+        difference.task_type = None
+        whole = PeftModel.from_pretrained(whole, str(place), config=difference).merge_and_unload()
     whole.save_pretrained(target)
     AutoTokenizer.from_pretrained(base.path_or_id, revision=base.revision).save_pretrained(target)
     for file in ("config.json", "generation_config.json", "tokenizer_config.json"):

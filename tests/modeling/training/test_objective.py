@@ -3,8 +3,13 @@ import math
 import pytest
 import torch
 
-from summarily.modeling.training.objective import learning_rate, smoothed_cross_entropy
-from summarily.modeling.training.recipe import ScheduleSection
+from summarily.modeling.training.objective import (
+    is_plain,
+    learning_rate,
+    smoothed_cross_entropy,
+    summary_loss,
+)
+from summarily.modeling.training.recipe import ScheduleSection, TrainingSection
 
 
 def rate(step, kind, done=0.0, factor=1.0, width=512, **options):
@@ -47,3 +52,35 @@ def test_label_smoothing_is_tensor2tensors():
     assert smoothed_cross_entropy(logits, labels, smoothing).item() == pytest.approx(
         theirs.item() - 3 * entropy, rel=1e-5
     )
+
+
+@pytest.mark.parametrize("kind", ["bart", "t5"])
+def test_the_loss_at_labels_alone_is_the_models_own_loss(kind):
+    """The head reads only the places that have a label; value and gradients are those of transformers' own loss."""
+    from transformers import AutoConfig, AutoModelForSeq2SeqLM
+
+    sizes = {"d_model": 16, "vocab_size": 30}
+    sizes |= (
+        {"d_kv": 4, "d_ff": 16, "num_layers": 1, "num_heads": 2, "dropout_rate": 0.0, "decoder_start_token_id": 0}
+        if kind == "t5"
+        else {f"{side}_{name}": n for side in ("encoder", "decoder") for name, n in (("layers", 1), ("ffn_dim", 16), ("attention_heads", 2))}
+        | {"dropout": 0.0}
+    )  # fmt: skip
+    torch.manual_seed(0)
+    model = AutoModelForSeq2SeqLM.from_config(AutoConfig.for_model(kind, **sizes))
+    assert is_plain(model)
+    batch = {
+        "input_ids": torch.tensor([[5, 6, 7, 2], [8, 9, 2, 1]]),
+        "attention_mask": torch.tensor([[1, 1, 1, 1], [1, 1, 1, 0]]),
+        "labels": torch.tensor([[4, 5, 2], [6, 2, -100]]),
+    }
+    expected = model(**batch).loss * 5
+    expected.backward()
+    gradients = {name: p.grad.clone() for name, p in model.named_parameters() if p.grad is not None}
+    model.zero_grad()
+    ours = summary_loss(model, batch, TrainingSection())
+    ours.backward()
+    torch.testing.assert_close(ours, expected, rtol=1e-5, atol=1e-5)
+    for name, parameter in model.named_parameters():
+        if name in gradients:
+            torch.testing.assert_close(parameter.grad, gradients[name], rtol=1e-4, atol=1e-5)

@@ -549,3 +549,45 @@ def test_two_processes_have_the_loss_curve_of_one(model, tiny, data, tmp_path):
     result = json.loads((tmp_path / "two" / "result.json").read_text())
     assert result["scores"]["loss"] == pytest.approx(alone.scores["loss"], abs=1e-5)
     assert result["scores"]["rouge1"] == pytest.approx(alone.scores["rouge1"], abs=1e-5)
+
+
+def test_an_adapter_is_all_that_a_run_with_a_frozen_model_learns_keeps_and_ships(tmp_path, data, tiny):
+    """Checkpoints and the folder for the Hub hold the difference alone; merged, it is the model the run ended with."""
+    from transformers import T5Config, T5ForConditionalGeneration
+
+    from summarily.support.shipped import merged
+
+    first = train(tiny(training={"max_steps": 1}), tmp_path / "words", data)
+    assert first.status == "finished"
+    tokenizer = AutoTokenizer.from_pretrained(tmp_path / "words" / "hub")
+    base = tmp_path / "base"
+    torch.manual_seed(1)
+    T5ForConditionalGeneration(
+        T5Config(
+            vocab_size=len(tokenizer), d_model=16, d_kv=4, d_ff=16, num_layers=1, num_heads=2,
+            pad_token_id=tokenizer.pad_token_id, eos_token_id=tokenizer.eos_token_id, decoder_start_token_id=tokenizer.pad_token_id,
+        )
+    ).save_pretrained(base)  # fmt: skip
+    tokenizer.save_pretrained(base)
+    settings = tiny(training={"max_steps": 4}).to_dict()
+    settings |= {"model": {"name": str(base)}, "tokenizer": {}, "adapter": {"rank": 2}}
+    settings["schedule"] |= {"kind": "constant", "learning_rate": 0.05, "warmup_steps": 0}
+    settings["data"]["prefix"] = "summarize: "
+    settings["evaluation"]["test_examples"] = 0
+    recipe = Recipe.from_dict(settings)
+    result = train(recipe, tmp_path / "run", data)
+    [*_, newest] = sorted((tmp_path / "run" / "checkpoints").iterdir())
+    learned = load_state(newest / "best.pt")
+    assert learned and all("lora_" in name for name in learned)
+    assert any(value.abs().max() > 0 for name, value in learned.items() if "lora_B" in name)
+    hub = tmp_path / "run" / "hub"
+    assert not (hub / "model.safetensors").exists() and (hub / "adapter_model.safetensors").exists()
+    assert "Not scored by this run." in (hub / "README.md").read_text() and result.scores == {}
+
+    whole = AutoModelForSeq2SeqLM.from_pretrained(merged(hub))
+    assert whole.config.task_specific_params == {"summarization": {"prefix": "summarize: "}}
+    before = AutoModelForSeq2SeqLM.from_pretrained(base)
+    name = "encoder.block.0.layer.0.SelfAttention.q"
+    up, down = (learned[f"{name}.lora_{part}.default.weight"] for part in "BA")
+    expected = before.get_submodule(name).weight + up @ down
+    torch.testing.assert_close(whole.get_submodule(name).weight, expected, rtol=1e-5, atol=1e-6)
