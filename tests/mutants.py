@@ -71,7 +71,7 @@ MODULES = {
     "support.cloze.entities": ("support/cloze/test_questions.py",),
     "support.cloze.questions": ("support/cloze/test_questions.py",),
     "support.files": ("support/test_files.py",),
-    "support.inputs": ("../metrics/test_bad_input.py", "../metrics/test_scorecard.py"),
+    "support.inputs": ("support/test_inputs.py",),
     "support.weights": ("support/test_weights.py",),
     "modeling.training.objective": ("training/test_objective.py",),
 }

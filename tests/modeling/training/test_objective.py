@@ -1,15 +1,27 @@
 import math
+from types import SimpleNamespace
+from typing import ClassVar
 
 import pytest
 import torch
 
+from summarily.modeling import (
+    LedForConditionalGeneration,
+    PointerGeneratorConfig,
+    PointerGeneratorForConditionalGeneration,
+)
 from summarily.modeling.training.objective import (
+    begin_step,
+    end_step,
     is_plain,
     learning_rate,
+    only_logits_at,
     smoothed_cross_entropy,
     summary_loss,
+    unwrapped,
 )
 from summarily.modeling.training.recipe import ScheduleSection, TrainingSection
+from tests.modeling.tiny_bart import tiny_bart
 
 
 def rate(step, kind, done=0.0, factor=1.0, width=512, **options):
@@ -84,3 +96,82 @@ def test_the_loss_at_labels_alone_is_the_models_own_loss(kind):
     for name, parameter in model.named_parameters():
         if name in gradients:
             torch.testing.assert_close(parameter.grad, gradients[name], rtol=1e-4, atol=1e-5)
+
+
+def batch_of(model):
+    ids = torch.tensor([[3, 4, 5, 6, 2], [7, 8, 2, 1, 1]])
+    labels = torch.tensor([[9, 3, 4, 2], [5, 2, -100, -100]])
+    return {"input_ids": ids, "attention_mask": (ids != 1).long(), "labels": labels}
+
+
+def by_the_token(model, batch):
+    """Minus the log-probability of every label, one at a time."""
+    total = 0.0
+    for i in range(2):
+        labels = [label for label in batch["labels"][i].tolist() if label != -100]
+        source = batch["input_ids"][i][batch["attention_mask"][i].bool()][None]
+        start = torch.tensor([[model.config.decoder_start_token_id, *labels[:-1]]])
+        with torch.no_grad():
+            logits = model(input_ids=source, decoder_input_ids=start).logits[0]
+        total -= sum(torch.log_softmax(logits, -1)[k, label].item() for k, label in enumerate(labels))
+    return total
+
+
+MODELS = {
+    "bart": tiny_bart,
+    "led": lambda: LedForConditionalGeneration.from_bart(tiny_bart(), attention_window=4).eval(),
+    "pointer-generator": lambda: PointerGeneratorForConditionalGeneration(
+        PointerGeneratorConfig(vocab_size=60, embedding_size=8, hidden_size=8)
+    ).eval(),
+}
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_the_loss_is_the_sum_over_all_labels(name):
+    torch.manual_seed(0)
+    model = MODELS[name]()
+    batch = batch_of(model)
+    loss = summary_loss(model, batch, TrainingSection())
+    assert is_plain(model) == (name != "pointer-generator")
+    assert loss.item() == pytest.approx(by_the_token(model, batch), rel=1e-5)
+    parallel = SimpleNamespace(module=model)
+    assert unwrapped(parallel) is model and is_plain(parallel) == is_plain(model)
+
+
+def test_the_head_reads_all_places_again_afterwards():
+    model = tiny_bart()
+    batch = batch_of(model)
+    inputs = {"input_ids": batch["input_ids"], "decoder_input_ids": batch["labels"].clamp(min=0)}
+    kept = batch["labels"] != -100
+    with torch.no_grad():
+        before = model(**inputs).logits
+        with only_logits_at(model, kept):
+            torch.testing.assert_close(model(**inputs).logits, before[kept])
+        with pytest.raises(KeyError), only_logits_at(model, kept):
+            raise KeyError
+        torch.testing.assert_close(model(**inputs).logits, before)
+
+
+def test_a_smoothed_loss_is_that_of_the_models_logits():
+    model = tiny_bart()
+    batch = batch_of(model)
+    batch["decoder_input_ids"] = model.prepare_decoder_input_ids_from_labels(batch["labels"])  # as collated
+    with torch.no_grad():
+        expected = smoothed_cross_entropy(model(**batch).logits, batch["labels"], 0.2)
+    found = summary_loss(model, batch, TrainingSection(label_smoothing=0.2))
+    torch.testing.assert_close(found, expected)
+
+
+def test_a_loss_is_told_of_steps_if_it_wants_to_know():
+    class Loss:
+        steps: ClassVar[list[int]] = []
+
+        def begin_step(self, step):
+            self.steps.append(step)
+
+        def end_step(self):
+            return {"reward": 0.5}
+
+    begin_step(Loss(), 3)
+    begin_step(summary_loss, 4)
+    assert Loss.steps == [3] and end_step(Loss()) == {"reward": 0.5} and end_step(summary_loss) == {}

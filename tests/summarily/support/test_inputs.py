@@ -1,0 +1,71 @@
+"""What a user passes in is taken, or refused with the likely mistake."""
+
+import collections
+import re
+
+import pytest
+
+from summarily.support.errors import InputError, InputTypeError
+from summarily.support.inputs import checked_text, literal, rows_of
+
+
+@pytest.mark.parametrize("values", [["a", "b"], ("a", "b"), (text for text in "ab"), {"a": 1, "b": 2}.keys()])
+def test_rows_are_a_list_of_whatever_can_be_walked_through(values):
+    assert rows_of("predictions", values) == ["a", "b"]
+
+
+@pytest.mark.parametrize(
+    "values, message",
+    [
+        ("text", "predictions is a str; did you mean [predictions]?"),
+        (b"text", "predictions is a bytes; expected a list of str."),
+        (bytearray(b"text"), "predictions is a bytearray; expected a list of str."),
+        ({"a": 1}, "predictions is a dict; expected a list of str."),
+        (collections.OrderedDict(a=1), "predictions is a OrderedDict; expected a list of str."),
+        ({"a"}, "predictions is a set; expected a list of str."),
+        (frozenset("a"), "predictions is a frozenset; expected a list of str."),
+        (3, "predictions is a int; expected a list of str."),
+        (None, "predictions is a NoneType; expected a list of str."),
+    ],
+)
+def test_what_has_no_rows_is_refused(values, message):
+    with pytest.raises(InputTypeError, match=f"^{re.escape(message)}$"):
+        rows_of("predictions", values)
+
+
+class Text(str):
+    pass
+
+
+@pytest.mark.parametrize("value", ["", "plain", "雪 fell", Text("own")])
+def test_texts_are_plain_strings(value):
+    found = checked_text("predictions[0]", value)
+    assert found == value and type(found) is str
+
+
+@pytest.mark.parametrize(
+    "value, error, message",
+    [
+        ("ab\ud800c", InputError, r"^predictions\[0\] has a lone surrogate \('\\ud800'\) at character 2, "),
+        (None, InputTypeError, r"^predictions\[0\] is None; expected a str\. Drop the row, or pass ''"),
+        (b"x", InputTypeError, r"^predictions\[0\] is bytes; decode it first"),
+        (bytearray(b"x"), InputTypeError, r"^predictions\[0\] is bytearray; decode it first"),
+        (3.5, InputTypeError, r"^predictions\[0\] is a float \(3\.5\); expected a str\.$"),
+        (["a"], InputTypeError, r"^predictions\[0\] is a list \(\['a'\]\); expected a str\.$"),
+    ],
+)
+def test_what_is_no_text_is_refused(value, error, message):
+    with pytest.raises(error, match=message):
+        checked_text("predictions[0]", value)
+
+
+@pytest.mark.parametrize(
+    "text, value",
+    [
+        ("0.5", 0.5), ("3", 3), ("-2", -2), ("true", True), ("False", False), ("NONE", None), ("[1, 2]", [1, 2]),
+        ("'3'", "3"), ("google", "google"), ("a b", "a b"), ("", ""), ("1e", "1e"), ("x + 1", "x + 1"),
+    ],
+)  # fmt: skip
+def test_options_of_the_command_line_are_values(text, value):
+    found = literal(text)
+    assert found == value and type(found) is type(value)
