@@ -81,6 +81,18 @@ MODULES = {
 # --- faults -----------------------------------------------------------------------------------------------
 
 
+class ChangeNumber(get_operator("core/NumberReplacer")):  # type: ignore[misc]
+    """One more and one less, but no -1 for 0: where there is one item, the last is the first."""
+
+    def mutation_positions(self, node):
+        positions = list(super().mutation_positions(node))
+        return positions[:1] if positions and float(ast.literal_eval(node.value)) == 0 else positions
+
+    @classmethod
+    def examples(cls):
+        return ()
+
+
 class RemoveKeyword(Operator):
     """`f(x, private=True)` becomes `f(x)`."""
 
@@ -141,7 +153,6 @@ OPERATORS: dict[str, type[Operator]] = {
         name: get_operator(f"core/{name}")
         for name in (
             "AddNot",
-            "NumberReplacer",
             "ReplaceAndWithOr",
             "ReplaceOrWithAnd",
             "ReplaceTrueWithFalse",
@@ -170,6 +181,7 @@ OPERATORS: dict[str, type[Operator]] = {
             "ReplaceUnaryOperator_Delete_Invert",
         )
     },
+    "ChangeNumber": ChangeNumber,
     "RemoveKeyword": RemoveKeyword,
     "RemoveStatement": RemoveStatement,
 }
@@ -204,8 +216,10 @@ class _Behaviour(ast.NodeTransformer):
         return ast.Raise()
 
     def visit_Call(self, node: ast.Call) -> ast.AST:
-        """`zip(..., strict=True)` only says what is so, and on a CPU every tensor is on the same device."""
-        node.keywords = [keyword for keyword in node.keywords if keyword.arg not in ("strict", "device")]
+        """`strict=True` and `frozen=True` only say what is so, and on a CPU every tensor is on the same device."""
+        node.keywords = [
+            keyword for keyword in node.keywords if keyword.arg not in ("strict", "frozen", "device")
+        ]
         return self.generic_visit(node)
 
     def visit_If(self, node: ast.If) -> ast.AST:

@@ -37,6 +37,7 @@ def changes(source, operator):
 
 
 def test_our_own_operators():
+    assert changes("x[0] + 2\n", "ChangeNumber") == ["x[ 1] + 2\n", "x[0] + 3\n", "x[0] + 1\n"]
     assert changes("f(a, b=1, c=2)\n", "RemoveKeyword") == ["f(a, c=2)\n", "f(a, b=1)\n"]
     assert changes("f(b=1)\n", "RemoveKeyword") == []
     block = "def f(x):\n    x.sort()\n    x = g(x)\n    y = x\n    return y\n"

@@ -165,3 +165,28 @@ def test_a_disks_error_is_found_behind_another_one(tmp_path, hidden):
 def test_an_error_that_is_not_the_disks_stays_what_it_is(tmp_path):
     error = RuntimeError("something else")
     assert module._explained(error, 7, tmp_path, None) is error
+
+
+def test_a_new_process_carries_the_best_weights_over_and_keeps_as_many_checkpoints(tmp_path):
+    Checkpoints(tmp_path, keep=3).save(1, state(1), best=state(1))
+    store = Checkpoints(tmp_path, keep=3)  # it has written nothing yet
+    for step in (2, 3, 4):
+        store.save(step, state(step))
+    assert [path.name[-1] for path in sorted(tmp_path.iterdir())] == ["2", "3", "4"]
+    files = [tmp_path / f"step-0000000{step}" / "best.pt" for step in (2, 3, 4)]
+    assert len({file.stat().st_ino for file in files}) == 1, "one file under several names"
+    assert all(load_state(file)["step"] == 1 for file in files)
+    store.save(5, state(5), best=state(5))
+    assert load_state(tmp_path / "step-00000005" / "best.pt")["step"] == 5
+    assert load_state(files[-1])["step"] == 1
+
+
+def test_best_weights_are_copied_where_files_cannot_be_linked(tmp_path, monkeypatch):
+    def refuse(*_):
+        raise OSError(errno.EPERM, "no links here")
+
+    store = Checkpoints(tmp_path)
+    store.save(1, state(1), best=state(1))
+    monkeypatch.setattr("os.link", refuse)
+    assert load_state(store.save(2, state(2)) / "best.pt")["step"] == 1
+    assert is_complete(tmp_path / "step-00000002")

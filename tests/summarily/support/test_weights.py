@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import importlib.metadata
+import os
 
 import pytest
 
@@ -187,8 +189,6 @@ def test_which_file_holds_what_is_part_of_the_hash(tmp_path):
 
 
 def test_the_hash_of_a_folder_is_that_of_its_files_hashes_and_names(tmp_path):
-    import hashlib
-
     (tmp_path / "part").mkdir()
     (tmp_path / "part" / "config.json").write_bytes(b"{}")
     (tmp_path / "a.txt").write_bytes(b"a")
@@ -199,3 +199,47 @@ def test_the_hash_of_a_folder_is_that_of_its_files_hashes_and_names(tmp_path):
     )
     assert weights.content_hash(tmp_path) == hashlib.sha256(lines.encode()).hexdigest()
     assert weights.content_hash(tmp_path / "a.txt") == hashlib.sha256(b"a").hexdigest()
+
+
+def test_a_file_of_the_same_size_is_hashed_again_when_it_was_written_again(pinned):
+    weights.resolve("tiny")
+    file = pinned.folder / "model.safetensors"
+    before = file.stat()
+    file.write_bytes(b"Weights")
+    os.utime(file, ns=(before.st_atime_ns, before.st_mtime_ns + 1))
+    with pytest.raises(weights.UntrustedWeights, match=r"changed: model\.safetensors"):
+        weights.resolve("tiny")
+
+
+def test_an_unchanged_file_is_hashed_once(pinned, monkeypatch):
+    weights.resolve("tiny")
+    monkeypatch.setattr(hashlib, "file_digest", lambda *_: pytest.fail("hashed again"))
+    assert weights.resolve("tiny").path == pinned.folder
+
+
+def test_the_cache_is_asked_for_the_revision(monkeypatch):
+    import huggingface_hub
+
+    asked = []
+
+    def cached(model, file, revision=None):
+        asked.append((model, file, revision))
+        return f"/cache/snapshots/{'c' * 40}/config.json"
+
+    monkeypatch.setattr(huggingface_hub, "try_to_load_from_cache", cached)
+    assert weights.resolve("owner/model", revision="v2").revision == "c" * 40
+    weights.check("owner/model", revision="v3")
+    assert asked == [("owner/model", "config.json", "v2"), ("owner/model", "config.json", "v3")]
+
+
+@pytest.mark.parametrize("name", ["README", "README.txt", "LICENSE.json", ".cache/x.json", "part/.x.txt"])
+def test_what_no_loader_reads_may_lie_beside_the_pinned_files(pinned, name):
+    file = pinned.folder / name
+    file.parent.mkdir(exist_ok=True)
+    file.write_text("more")
+    assert weights.resolve("tiny").path == pinned.folder
+
+
+def test_a_hub_model_has_no_path():
+    with pytest.raises(ValueError, match="owner/model is on the Hub and has no local path"):
+        weights.Resolved("owner/model", "owner/model@abc", "abc").path  # noqa: B018
