@@ -50,7 +50,10 @@ MODULES = {
         "meta_evaluation/test_correlation.py",
         "meta_evaluation/test_significance.py",
     ),
-    "metrics.meta_evaluation.significance": ("meta_evaluation/test_significance.py",),
+    "metrics.meta_evaluation.significance": (
+        "meta_evaluation/test_correlation.py",
+        "meta_evaluation/test_significance.py",
+    ),
     "metrics.movers": ("wms", "s_wms", "sms"),
     "metrics.moverscore.ngrams": ("moverscore",),
     "metrics.moverscore.scorer": ("moverscore",),
