@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from typing import Any, NamedTuple, TypeVar
@@ -99,18 +99,6 @@ def _transport_matrix(
         matrix = matrix[np.ix_(rows, columns)]
     cost, flow = _solve(a[rows], b[columns], matrix)
     return cost / total, flow / total, matrix, rows, columns
-
-
-def emd_many(
-    problems: Iterable[tuple[ArrayLike, ArrayLike, ArrayLike]], threads: int | None = None
-) -> list[float]:
-    """`emd` of many (source, target, costs), in their order, by several threads (see `in_threads`).
-
-    Example:
-        >>> emd_many([([1], [1], [[2.0]]), ([1], [1], [[3.0]])])
-        [2.0, 3.0]
-    """
-    return in_threads(lambda problem: emd(*problem), list(problems), threads)
 
 
 # --- with points ------------------------------------------------------------------------------------------

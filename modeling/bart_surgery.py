@@ -56,22 +56,6 @@ def position_rows(positions: nn.Embedding) -> torch.Tensor:
     return positions.weight.detach()[reserved:]
 
 
-def widen_positions(positions: nn.Embedding, length: int) -> LearnedPositions:
-    """A table for `length` positions, made of copies of `positions`, without BART's reserved rows.
-
-    Example:
-
-    >>> from transformers.models.bart.modeling_bart import BartLearnedPositionalEmbedding
-    >>> wide = widen_positions(BartLearnedPositionalEmbedding(10, 4), 25)
-    >>> wide.weight.shape, bool((wide.weight[0] == wide.weight[20]).all())
-    (torch.Size([25, 4]), True)
-    """
-    rows = tile_rows(position_rows(positions), length)
-    wide = LearnedPositions(*rows.shape, dtype=rows.dtype, device=rows.device)
-    wide.weight.data.copy_(rows)
-    return wide
-
-
 def swap_encoder_self_attention(encoder: nn.Module, make: Callable[[int], nn.Module]) -> None:
     """Replace the self-attention of every layer of a BART encoder by `make(layer index)`."""
     for index, layer in enumerate(encoder.layers):

@@ -21,7 +21,7 @@ from summarily.metrics.meta_evaluation import (
 )
 from summarily.metrics.meta_evaluation.human import Columns, Judgements, read_judgements
 from summarily.metrics.meta_evaluation.reports import Section
-from summarily.metrics.meta_evaluation.scores import Scored, ScoreStore, load_results, save_result
+from summarily.metrics.meta_evaluation.scores import Scored, ScoreStore, save_result
 from summarily.support.errors import InputError
 
 HUMAN_SETS: dict[str, tuple[str, ...]] = {
@@ -220,8 +220,3 @@ def _signatures(results: Results) -> Section:
             lines.update(dict.fromkeys(found.values()))
     rows = [[line] for line in lines]
     return Section("Signatures", tables=[reports.Table("What exactly was computed", ["signature"], rows)])
-
-
-def report_from(folder: str, plots: bool = True) -> list[Section]:
-    """The report of the results kept in a folder."""
-    return sections(load_results(folder), plots)

@@ -184,17 +184,3 @@ def attention_pattern(
             causal = False
     gap = DEFAULT_GAP[preset] if gap is None else gap
     return AttentionPattern(mechanism, causal, block_length, width, gap, memory_blocks, memory_length)
-
-
-def dense_mask(mechanism: str, length: int, **options) -> torch.Tensor:
-    """The boolean `[length, length]` mask of a mechanism: `mask[i, j]` is True where query i sees key j.
-
-    `options` are those of `attention_pattern`. Meant for tests and pictures: its cost is quadratic.
-
-    Example:
-
-    >>> dense_mask("local", 4, block_length=2, width=1).int().tolist()
-    [[1, 1, 1, 0], [1, 1, 1, 0], [0, 1, 1, 1], [0, 1, 1, 1]]
-    """
-    positions = torch.arange(length)
-    return attention_pattern(mechanism, **options).visible(positions[:, None], positions[None, :])

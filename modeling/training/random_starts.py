@@ -11,14 +11,12 @@ left. The draw depends on the seed, the example's id and the epoch only, not on 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 
 STARTS = ("beginning", "random")
-_TOKEN_COLUMNS = ("input_ids", "attention_mask", "global_attention_mask", "token_type_ids")
 
 
 def random_start(length: int, room: int, *, example_id: str | int, seed: int = 0, epoch: int = 0) -> int:
@@ -104,72 +102,6 @@ class StartTokenizer:
             start = random_start(len(tokens), room, example_id=example_id, seed=self.seed, epoch=epoch)
         kept = tokens[start : start + room]
         return TruncatedSource([*self._before, *kept, *self._behind], start, len(tokens))
-
-
-@dataclass
-class StartCollator:
-    """Cuts the sources of a batch before another collator pads it.
-
-    Rows hold whole documents, special tokens included. `set_epoch` draws other starts; without it a document starts
-    at the same place whenever it is seen, as in the thesis.
-
-    Args:
-        collate: what pads the rows, such as `SummaryCollator(pad_token_id)`.
-        max_length: tokens kept of a source, special tokens included.
-        before, behind: how many special tokens stand before and behind a document.
-        starts: "beginning" or "random"; the latter needs the column `id`.
-        seed: of the random starts.
-
-    Example:
-
-    >>> from summarily.modeling.training.collators import SummaryCollator
-    >>> collate = StartCollator(SummaryCollator(pad_token_id=1), max_length=4, before=1, behind=1)
-    >>> collate([{"id": "a", "input_ids": [0, 5, 6, 7, 8, 2], "labels": [5]}])["input_ids"].tolist()
-    [[0, 5, 6, 2]]
-    """
-
-    collate: Callable[[Sequence[Mapping[str, Any]]], Mapping[str, Any]]
-    max_length: int
-    before: int
-    behind: int
-    starts: str = "beginning"
-    seed: int = 0
-    epoch: int = 0
-
-    def __post_init__(self) -> None:
-        _check_starts(self.starts)
-        if self.max_length <= self.before + self.behind:
-            raise ValueError(
-                f"max_length is {self.max_length}, and {self.before + self.behind} of it are special tokens; "
-                "leave room for the document."
-            )
-
-    def set_epoch(self, epoch: int) -> None:
-        """Draw the starts of another epoch."""
-        self.epoch = epoch
-
-    def __call__(self, rows: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
-        return self.collate([self._cut(number, row) for number, row in enumerate(rows)])
-
-    def _cut(self, number: int, row: Mapping[str, Any]) -> dict[str, Any]:
-        length = len(row["input_ids"])
-        room = self.max_length - self.before - self.behind
-        start = 0
-        if self.starts == "random":
-            if "id" not in row:
-                raise ValueError(
-                    f"row {number} of the batch has no 'id', which its random start depends on; keep the column "
-                    "(remove_unused_columns=False in TrainingArguments)."
-                )
-            document = length - self.before - self.behind
-            start = random_start(document, room, example_id=row["id"], seed=self.seed, epoch=self.epoch)
-        if length <= self.max_length:
-            return dict(row)
-        first = self.before + start
-        kept = [*range(self.before), *range(first, first + room), *range(length - self.behind, length)]
-        return {
-            name: [value[i] for i in kept] if name in _TOKEN_COLUMNS else value for name, value in row.items()
-        }
 
 
 def _check_starts(starts: str) -> None:

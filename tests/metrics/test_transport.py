@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 import ot
 import pytest
@@ -12,7 +14,6 @@ from summarily.metrics.transport import (
     TransportError,
     distance,
     emd,
-    emd_many,
     emd_plan,
     euclidean,
     in_threads,
@@ -125,7 +126,8 @@ def test_a_solver_that_gives_up_is_an_error(monkeypatch):
 
 def test_threads_do_not_change_the_order():
     problems = [([1], [1], [[float(i)]]) for i in range(100)]
-    assert emd_many(problems, threads=4) == emd_many(problems, threads=1) == [float(i) for i in range(100)]
+    solve = partial(in_threads, lambda problem: emd(*problem), problems)
+    assert solve(threads=4) == solve(threads=1) == [float(i) for i in range(100)]
 
 
 def test_errors_in_threads_arrive():

@@ -8,11 +8,12 @@ import io
 import pytest
 import torch
 
-from summarily.modeling.attention.masks import MECHANISMS, dense_mask
+from summarily.modeling.attention.masks import MECHANISMS
 from summarily.spaces.attention import masks
 from summarily.spaces.attention.interface import read
 from summarily.spaces.attention.masks import Settings, checked_words, page, scores_computed, seen
 from summarily.support.errors import InputError
+from tests.modeling.attention.dense import dense_mask
 
 CONTROLS = (1, "encoder", 8, 4, 2, 2, 4, 6, 1, 1)
 

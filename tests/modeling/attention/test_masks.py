@@ -7,13 +7,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from summarily.modeling.attention.masks import (
-    MASKED_TWIN,
-    MECHANISMS,
-    AttentionPattern,
-    attention_pattern,
-    dense_mask,
-)
+from summarily.modeling.attention.masks import MASKED_TWIN, MECHANISMS, AttentionPattern, attention_pattern
+from tests.modeling.attention.dense import dense_mask
 
 SIZES = {
     "block_length": st.integers(1, 6),

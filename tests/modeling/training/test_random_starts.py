@@ -8,9 +8,7 @@ import pytest
 from tokenizers import Tokenizer, models, pre_tokenizers, processors
 from transformers import PreTrainedTokenizerFast
 
-from summarily.modeling.training.collators import SummaryCollator
 from summarily.modeling.training.random_starts import (
-    StartCollator,
     StartTokenizer,
     random_start,
     special_tokens_around,
@@ -77,29 +75,6 @@ def test_special_tokens_are_found(tokenizer):
     assert special_tokens_around(tokenizer) == ([0], [2])
 
 
-def test_the_collator_cuts_what_the_tokenizer_would(tokenizer):
-    """Whole documents in the rows give the batches that documents cut beforehand give, masks included."""
-    cut = StartTokenizer(tokenizer, max_length=12, starts="random", seed=5)
-    collate = StartCollator(SummaryCollator(1), max_length=12, before=1, behind=1, starts="random", seed=5)
-    rows = []
-    for name, text in (("a", DOCUMENT), ("b", "1 2 3"), ("c", DOCUMENT)):
-        ids = tokenizer(text)["input_ids"]
-        rows.append({"id": name, "input_ids": ids, "global_attention_mask": [1] + [0] * (len(ids) - 1)})
-    batch = collate(rows)
-    for row, source, mask in zip(rows, batch["input_ids"], batch["attention_mask"], strict=True):
-        text = "1 2 3" if row["id"] == "b" else DOCUMENT
-        assert source[mask.bool()].tolist() == cut(text, row["id"]).input_ids
-    assert batch["global_attention_mask"].sum(1).tolist() == [1, 1, 1]
-    assert batch["input_ids"].shape == batch["global_attention_mask"].shape == (3, 12)
-    collate.set_epoch(1)
-    assert collate(rows)["input_ids"].tolist() != batch["input_ids"].tolist()
-
-
-def test_mistakes_are_named():
+def test_mistakes_are_named(tokenizer):
     with pytest.raises(ValueError, match="starts='middle' is unknown; choose one of beginning, random"):
-        StartCollator(SummaryCollator(1), max_length=12, before=1, behind=1, starts="middle")
-    with pytest.raises(ValueError, match="max_length is 2, and 2 of it are special tokens"):
-        StartCollator(SummaryCollator(1), max_length=2, before=1, behind=1)
-    collate = StartCollator(SummaryCollator(1), max_length=3, before=1, behind=1, starts="random")
-    with pytest.raises(ValueError, match=r"row 0 of the batch has no 'id'.*remove_unused_columns=False"):
-        collate([{"input_ids": [0, 5, 6, 7, 2]}])
+        StartTokenizer(tokenizer, max_length=12, starts="middle")

@@ -7,7 +7,7 @@ import io
 
 import pytest
 
-from summarily.modeling.attention.masks import dense_mask
+from tests.modeling.attention.dense import dense_mask
 from tests.spaces.browser.conftest import check_page, check_phone, download, message, take_picture
 
 pytestmark = pytest.mark.browser
