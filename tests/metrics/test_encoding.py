@@ -239,9 +239,11 @@ def test_cutting_characters_first_does_not_change_the_tokens(model, case):
 def test_five_megabytes_are_not_tokenized_whole(monkeypatch):
     shared = encoder("minilm")
     longest = []
-    original = encoding._Tokens._tokenize
+    original = encoding.tokens.Tokens._tokenize
     monkeypatch.setattr(
-        encoding._Tokens, "_tokenize", lambda self, text: longest.append(len(text)) or original(self, text)
+        encoding.tokens.Tokens,
+        "_tokenize",
+        lambda self, text: longest.append(len(text)) or original(self, text),
     )
     assert shared.tokenize(["Snow fell in Oslo on Monday. " * 200_000])[0].truncated
     assert max(longest) < 50_000
