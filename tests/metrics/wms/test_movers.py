@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import math
 import pickle
+from types import SimpleNamespace
 
 import numpy as np
 import ot
 import pytest
 
-from summarily.metrics import load
+from summarily.metrics import load, movers, transport
 from summarily.support.errors import InputError
 from summarily.support.text import STOP_WORDS, sentences, word_texts
 from summarily.support.vectors import load as load_vectors
@@ -311,3 +312,30 @@ def test_a_metric_is_small_when_pickled(name):
     metric = load(name)
     metric.compute([PREDICTION], [REFERENCE])
     assert len(pickle.dumps(metric)) < 20_000, "the vectors must not travel with it"
+
+
+@pytest.mark.parametrize(
+    "sizes, expected",
+    [
+        ((4, 4), (4, 4)),  # both within the limit
+        ((1, 16), (1, 16)),
+        ((1, 17), (1, 16)),  # 4 ** 2 distances
+        ((2, 9), (2, 8)),
+        ((40, 1), (16, 1)),
+        ((5, 5), (4, 4)),
+        ((3, 6), (3, 5)),
+    ],
+)
+def test_pairs_are_cut_to_the_square_of_the_limit(sizes, expected):
+    def cloud(size):
+        return transport.Cloud(np.arange(float(size))[:, None], np.arange(1, size + 1))
+
+    clouds = [cloud(size) for size in sizes]
+    cut = movers.fit(*clouds, max_points=4)
+    assert tuple(map(len, cut)) == expected
+    assert movers.most_points(*clouds, max_points=4) == min(16 // min(*sizes, 4), 32)
+    for whole, part in zip(clouds, cut, strict=True):  # the heaviest, in their order
+        assert part.masses.tolist() == whole.masses.tolist()[len(whole) - len(part) :]
+    bags = [SimpleNamespace(cloud=cloud) for cloud in clouds]
+    assert movers.too_many(*bags, max_points=4) == (expected != sizes)
+    assert not movers.too_many(bags[0], SimpleNamespace(cloud=None), 4)

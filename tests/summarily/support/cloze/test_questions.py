@@ -321,3 +321,10 @@ def test_ids_in_the_texts_are_no_ids():
     )
     assert seen == ["entity0 saw Oslo.", "entity1 and placeholder met in Oslo."]
     assert [question.text for question in cloze.questions] == ["entity0 saw @placeholder."]
+
+
+def test_letters_and_function_words_alone_are_no_names():
+    table = Entities(
+        Mention(name, "ORG") for name in ("A", "of", "who", "X", "5", "X Factor", "J Doe", "EU", "This Is")
+    )
+    assert list(table.names.values()) == [["X Factor"], ["J Doe"], ["EU"], ["This Is"]]
