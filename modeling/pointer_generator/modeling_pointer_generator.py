@@ -165,17 +165,20 @@ class PointerGeneratorEncoder(PointerGeneratorPreTrainedModel):
     def forward(self, input_ids=None, attention_mask=None, **kwargs) -> PointerGeneratorEncoderOutput:
         if attention_mask is None:
             attention_mask = torch.ones_like(input_ids)
-        lengths = attention_mask.sum(dim=1)
-        if bool((attention_mask[torch.arange(len(lengths)), (lengths - 1).clamp(min=0)] == 0).any()):
+        lengths = attention_mask.sum(dim=1).cpu()
+        if not bool(lengths.all()):
             raise ValueError(
-                "a row of attention_mask is empty or padded on the left; the encoder reads sources that are "
-                'padded on the right (tokenizer.padding_side = "right").'
+                f"row {int(lengths.argmin())} of attention_mask is all 0; a source needs at least one token."
             )
-        packed = pack_padded_sequence(
-            self.embed(input_ids), lengths.cpu(), batch_first=True, enforce_sorted=False
-        )
+        # An LSTM reads from the first token on, so that padding on the left and holes move behind the last one.
+        moved = bool((attention_mask[:, 1:] > attention_mask[:, :-1]).any())
+        order = torch.argsort(attention_mask, dim=1, descending=True, stable=True) if moved else None
+        read = input_ids if order is None else input_ids.gather(1, order)
+        packed = pack_padded_sequence(self.embed(read), lengths, batch_first=True, enforce_sorted=False)
         states, (hidden, cell) = self.lstm(packed)
         states, _ = pad_packed_sequence(states, batch_first=True, total_length=input_ids.shape[1])
+        if order is not None:
+            states = states.gather(1, order.argsort(dim=1)[..., None].expand_as(states))
         return PointerGeneratorEncoderOutput(
             last_hidden_state=states,
             initial_hidden=self._bridge(hidden, self.hidden_bridge),

@@ -9,6 +9,7 @@ import torch
 from transformers import AutoConfig, AutoModelForSeq2SeqLM
 
 from summarily.modeling import ApesoConfig, ApesoForConditionalGeneration
+from summarily.modeling.generation.summary_beam_search import summary_beam_search
 from tests.modeling.common import (
     Seq2SeqModelChecks,
     assert_loads_as_remote_code,
@@ -17,7 +18,13 @@ from tests.modeling.common import (
 from tests.modeling.common import row as row_of
 from tests.modeling.common import widen as widen_batch
 from tests.modeling.pointer_generator.reference import Reference
-from tests.modeling.pointer_generator.test_modeling_pointer_generator import VOCABULARY, copy_batch, unpadded
+from tests.modeling.pointer_generator.test_modeling_pointer_generator import (
+    VOCABULARY,
+    assert_gaps_change_nothing,
+    copy_batch,
+    unpadded,
+    with_gaps,
+)
 from tests.modeling.pointer_generator.test_modeling_pointer_generator import tiny as tiny_baseline
 
 
@@ -99,6 +106,27 @@ def test_entity_attention_equals_the_plain_reference_and_is_zero_on_padding():
         expected = torch.tensor(Reference(model).entities(source)).double()
         torch.testing.assert_close(attention[index, : len(source)], expected, rtol=0, atol=1e-6)
         assert (attention[index, len(source) :] == 0).all()
+
+
+@pytest.mark.parametrize("gaps", ["left", "holes"])
+def test_padding_on_the_left_and_holes_are_as_padding_on_the_right(gaps):
+    model, batch = tiny(), entity_batch()
+    assert_gaps_change_nothing(model, batch, gaps)
+    moved, places = with_gaps(batch, gaps)
+    with torch.no_grad():
+        expected, found = (
+            model.model.encoder(inputs["input_ids"], inputs["attention_mask"]).entity_attention
+            for inputs in (batch, moved)
+        )
+    torch.testing.assert_close(found[places], expected[batch["attention_mask"].bool()])
+    assert (found[~places] == 0).all()
+    options = {"custom_generate": summary_beam_search, "beta": 0.5, "gamma": 2.0, "num_beams": 3}
+    options |= {"max_new_tokens": 8, "min_new_tokens": 8}
+    right, other = (
+        model.generate(inputs["input_ids"], attention_mask=inputs["attention_mask"], **options)
+        for inputs in (batch, moved)
+    )
+    assert torch.equal(right, other)
 
 
 def test_without_entity_labels_the_loss_is_that_of_the_summary_alone():

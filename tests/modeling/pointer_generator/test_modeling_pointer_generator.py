@@ -18,7 +18,9 @@ from summarily.modeling.pointer_generator.modeling_pointer_generator import Poin
 from tests.modeling.common import (
     Seq2SeqModelChecks,
     assert_loads_as_remote_code,
+    assert_same_gradients,
     assert_trains_under_seq2seq_trainer,
+    gradients_of,
     logits_of,
     padded_batch,
     row,
@@ -183,9 +185,67 @@ def test_padding_of_the_source_has_no_attention(model):
     assert (attention[hidden] == 0).all()
 
 
-def test_left_padding_is_refused_with_the_fix(model):
-    batch = {name: tensor.flip(1) for name, tensor in copy_batch().items()}
-    with pytest.raises(ValueError, match="padding_side"):
+def with_gaps(batch: dict[str, torch.Tensor], gaps: str) -> tuple[dict[str, torch.Tensor], torch.Tensor]:
+    """The same sources with their padding on the left, or with words between their tokens that the mask hides, and
+    where their tokens are now `[B, S]`: at the n-th true place of a row stands its n-th token."""
+    moved = dict(batch)
+    real = batch["attention_mask"].bool()
+    if gaps == "left":
+        places = real.flip(1)
+    else:  # every other place, the first one hidden
+        places = torch.stack([torch.zeros_like(real), real], dim=2).flatten(1)
+    for name in batch.keys() & {"input_ids", "attention_mask", "entity_labels"}:
+        # What is hidden is no padding: reading it would show.
+        filled = torch.full(places.shape, 7 if name == "input_ids" and gaps == "holes" else 0)
+        moved[name] = filled.masked_scatter(places, batch[name][real])
+    return moved, places
+
+
+def assert_gaps_change_nothing(model, batch: dict[str, torch.Tensor], gaps: str) -> None:
+    """Losses, probabilities, attention and summaries are those of the sources padded on the right."""
+    moved, places = with_gaps(batch, gaps)
+    real = batch["attention_mask"].bool()
+    with torch.no_grad():
+        expected, found = (model(**inputs, output_attentions=True) for inputs in (batch, moved))
+    torch.testing.assert_close(found.loss, expected.loss)
+    torch.testing.assert_close(found.logits, expected.logits)
+    before, after = (outputs.cross_attentions[0][:, 0].transpose(1, 2) for outputs in (expected, found))
+    torch.testing.assert_close(after[places], before[real])
+    assert (after[~places] == 0).all()
+    torch.testing.assert_close(
+        found.encoder_last_hidden_state[places], expected.encoder_last_hidden_state[real]
+    )
+    for beams in (1, 3):
+        right, other = (
+            model.generate(
+                inputs["input_ids"],
+                attention_mask=inputs["attention_mask"],
+                num_beams=beams,
+                max_new_tokens=8,
+                min_new_tokens=8,
+                do_sample=False,
+            )
+            for inputs in (batch, moved)
+        )
+        assert torch.equal(right, other)
+
+
+@pytest.mark.parametrize("gaps", ["left", "holes"])
+def test_padding_on_the_left_and_holes_are_as_padding_on_the_right(model, gaps):
+    assert_gaps_change_nothing(model, copy_batch(), gaps)
+
+
+@pytest.mark.parametrize("gaps", ["left", "holes"])
+def test_padding_on_the_left_and_holes_keep_the_gradients(model, gaps):
+    batch = copy_batch()
+    moved, _ = with_gaps(batch, gaps)
+    assert_same_gradients(gradients_of(model, moved), gradients_of(model, batch))
+
+
+def test_a_source_that_is_hidden_altogether_is_refused_by_its_row(model):
+    batch = copy_batch()
+    batch["attention_mask"][1] = 0
+    with pytest.raises(ValueError, match="row 1 of attention_mask is all 0"):
         model(**batch)
 
 
