@@ -331,6 +331,19 @@ def _bias_of(part: _Block, window: int, near, far) -> torch.Tensor | None:
     return torch.cat([columns, bias.expand(columns.shape[0], -1, -1, -1)], dim=-1)
 
 
+def _simplified(local, near, band) -> tuple[torch.Tensor | None, torch.Tensor | None]:
+    """`local` only where it hides something, and the bias with the window's edges in it: a block without padding then
+    needs no mask of its own."""
+    if local is not None and bool(local.all()):
+        local = None
+    return local, None if near is None else near.masked_fill(~band[0], float("-inf"))
+
+
+def _says_all(near, local) -> bool:
+    """The bias alone tells what is seen."""
+    return near is not None and local is None
+
+
 # One operator, opaque to `torch.compile`: what autograd would keep of every block (its copy of the keys, its mask)
 # is as wide as the window, while the output and the log-sum-exp of each row are enough to go back.
 @torch.library.custom_op("summarily::window_attention", mutates_args=(), device_types="cpu")
@@ -349,6 +362,7 @@ def _flash_windows(
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """The output `[batch, length, heads, size]` and the log-sum-exp `[batch, length, heads]`."""
     band = _band(window, block, query.device)
+    local, near = _simplified(local, near, band)
     global_keys, global_values = (
         None if global_index is None else _rows_at(states, global_index) for states in (key, value)
     )
@@ -356,7 +370,7 @@ def _flash_windows(
     normalizer = torch.empty(query.shape[:3], dtype=torch.promote_types(query.dtype, torch.float32))
     for part in _blocks(query.shape[1], window, block):
         rows = slice(part.start, part.end)
-        seen = _seen_by(part, band, window, local, global_real)
+        seen = None if _says_all(near, local) else _seen_by(part, band, window, local, global_real)
         states, log_sum = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu(
             query[:, rows].transpose(1, 2),
             _with_globals(global_keys, key, part),
@@ -391,6 +405,7 @@ def _flash_windows_backward(
     scale: float,
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     band = _band(window, block, query.device)
+    local, _ = _simplified(local, None, band)
     count = 0 if global_index is None else global_index.shape[1]
     global_keys, global_values = (
         _rows_at(states, global_index) if count else None for states in (key, value)
@@ -452,6 +467,7 @@ def _biased_windows_backward(
     batch, length, heads, _ = query.shape
     dtype, exact = query.dtype, normalizer.dtype
     band = _band(window, block, query.device)
+    local, near = _simplified(local, near, band)
     count = 0 if global_index is None else global_index.shape[1]
     keys = [key] if not count else [_rows_at(key, global_index), key]
     values = [value] if not count else [_rows_at(value, global_index), value]
@@ -472,7 +488,7 @@ def _biased_windows_backward(
         def beside(states, pieces=pieces):
             return states[:, pieces[0]] if len(pieces) == 1 else torch.cat([states[:, p] for p in pieces], 1)
 
-        seen = _seen_by(part, band, window, local, global_real)
+        seen = None if _says_all(near, local) else _seen_by(part, band, window, local, global_real)
         added = _additive(seen, dtype, _bias_of(part, window, near, far)).expand(batch, -1, -1, -1)
         scores = torch.baddbmm(added.flatten(0, 1), query[:, rows], beside(key).transpose(1, 2))
         weights = scores.to(exact).sub_(normalizer[:, rows, None]).exp_()
