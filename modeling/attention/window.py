@@ -497,7 +497,8 @@ def _biased_windows_backward(
         by_head = grad_scores.unflatten(0, (batch, heads))
         shift = window - part.start
         columns = slice(part.first + shift, part.last + shift)
-        grad_near[:, : part.end - part.start, columns] += by_head[..., count:].sum(0)
+        near_scores = by_head[0] if batch == 1 else by_head.sum(0)
+        grad_near[:, : part.end - part.start, columns] += near_scores[..., count:]
         grad_far[:, :, rows] = by_head[..., :count]
         grad_scores = grad_scores.to(dtype)
         torch.bmm(grad_scores, beside(key), out=grad_query[:, rows])
