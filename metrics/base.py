@@ -15,6 +15,7 @@ from typing import Any, ClassVar, NamedTuple
 
 from summarily.support.errors import InputError
 from summarily.support.inputs import checked_text, rows_of
+from summarily.support.keys import Key
 from summarily.support.version import __version__
 
 
@@ -156,9 +157,9 @@ class Score:
     explainer: Callable[[int], dict[str, Any]] | None = field(default=None, repr=False, compare=False)
 
     @property
-    def main(self) -> str:
+    def main(self) -> Key:
         """The key of the main score."""
-        return next(iter(self.per_example))
+        return Key(next(iter(self.per_example)))
 
     @property
     def mean(self) -> dict[str, float]:
@@ -225,6 +226,7 @@ class Score:
 
     def to_dict(self) -> dict[str, Any]:
         """Everything but the explanations, ready for JSON."""
+        falling = [key for key in self.per_example if not Key(key).higher_is_better]
         return {
             "metric": self.name,
             "mean": self.mean,
@@ -234,6 +236,7 @@ class Score:
             "cost": self.cost,
             "per_example": self.per_example,
             **({"weights": self.weights} if self.weights is not None else {}),
+            **({"lower_is_better": falling} if falling else {}),
         }
 
 
@@ -283,7 +286,7 @@ class Metric(ABC):
     @property
     @abstractmethod
     def keys(self) -> tuple[str, ...]:
-        """The names of the values, the main score first."""
+        """The names of the values, the main score first; a `Key` where less is better."""
 
     @abstractmethod
     def signature_fields(self, statistics: Any) -> dict[str, Any]:
@@ -321,9 +324,10 @@ class Metric(ABC):
         return State(self, make_examples(predictions, references, sources))
 
     def reward(self, completions: Sequence[str], references: Sequence[Any], **columns: Any) -> list[float]:
-        """The main score of each completion: a reward for reinforcement learning."""
+        """The main score of each completion, its sign turned if less is better: a reward for reinforcement
+        learning."""
         score = self.compute(completions, references, columns.get("sources"))
-        return score.per_example[score.main]
+        return [score.main.goodness(value) for value in score.per_example[score.main]]
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.name!r}, preset={self.preset!r})"

@@ -20,6 +20,7 @@ from summarily.metrics.resampling import PairedTest, holm, paired_test
 from summarily.support.errors import InputError
 from summarily.support.files import write_atomically
 from summarily.support.inputs import rows_of
+from summarily.support.keys import Key, keyed
 from summarily.support.processes import rank_and_world
 from summarily.support.tables import format_table
 
@@ -65,7 +66,7 @@ class Scorecard(Mapping[str, Score]):
                 rows.append(
                     [
                         label if first else "",
-                        key,
+                        Key(key).label,
                         f"{mean:.4f}",
                         f"{interval.low:.4f} to {interval.high:.4f}" if interval else "",
                         *(_cost_cells(score.cost) if first else ("", "", "")),
@@ -306,7 +307,7 @@ def _to_score(
 
     return Score(
         label,
-        {key: [column[i] for i in order] for key, column in tally.per_example.items()},
+        keyed({key: [column[i] for i in order] for key, column in tally.per_example.items()}, metric.keys),
         metric.signature(statistics),
         tally.counts,
         tally.cost,
@@ -334,11 +335,18 @@ class Pair:
     """The difference `first - second` of two systems on one metric's main score."""
 
     metric: str
+    key: Key
     first: str
     second: str
     test: PairedTest
     p_holm: float
     """The permutation p-value corrected for the number of pairs compared on this metric."""
+
+    @property
+    def better(self) -> str | None:
+        """The system with the better mean; None if they are equal."""
+        gain = self.key.goodness(self.test.difference)
+        return (self.first if gain > 0 else self.second) if gain else None
 
 
 @dataclass
@@ -354,15 +362,20 @@ class Comparison:
         """For each metric the systems, best first."""
         metrics = next(iter(self.cards.values()))
         return {
-            metric: sorted(self.cards, key=lambda system: -float(self.cards[system][metric]))
-            for metric in metrics
+            metric: sorted(
+                self.cards, key=lambda system: -score.main.goodness(float(self.cards[system][metric]))
+            )
+            for metric, score in metrics.items()
         }
 
     def table(self, signatures: bool = True) -> str:
         first = next(iter(self.cards.values()))
         rows = [
-            [metric, *(_mean_and_interval(self.cards[system][metric]) for system in self.cards)]
-            for metric in first
+            [
+                f"{metric}{score.main.note}",
+                *(_mean_and_interval(self.cards[system][metric]) for system in self.cards),
+            ]
+            for metric, score in first.items()
         ]
         columns = tuple(range(1, len(self.cards) + 1))
         lines = [format_table(["metric (main score)", *self.cards], rows, right=columns), ""]
@@ -375,6 +388,7 @@ class Comparison:
                 f"{pair.test.p_bootstrap:.4f}",
                 f"{pair.test.p_permutation:.4f}",
                 f"{pair.p_holm:.4f}",
+                pair.better or "",
             ]
             for pair in self.pairs
         ]
@@ -386,6 +400,7 @@ class Comparison:
             "p boot",
             "p perm",
             "p Holm",
+            "better",
         ]
         lines.append(format_table(header, pair_rows, right=(2, 3, 4, 5, 6)))
         lines += ["", "ranking", *(f"{metric}: {' > '.join(best)}" for metric, best in self.ranking.items())]
@@ -407,6 +422,7 @@ class Comparison:
                     "second": pair.second,
                     **pair.test._asdict(),
                     "p_holm": pair.p_holm,
+                    "better": pair.better,
                 }
                 for pair in self.pairs
             ],
@@ -496,7 +512,7 @@ def _part(score: Score, start: int, n: int) -> Score:
 
 def _test_pairs(cards: Mapping[str, Scorecard], confidence: float) -> list[Pair]:
     pairs: list[Pair] = []
-    for metric in next(iter(cards.values())):
+    for metric, score in next(iter(cards.values())).items():
         tests = []
         for first, second in itertools.combinations(cards, 2):
             a, b = cards[first][metric], cards[second][metric]
@@ -509,7 +525,7 @@ def _test_pairs(cards: Mapping[str, Scorecard], confidence: float) -> list[Pair]
             )
         corrected = holm([test.p_permutation for _, _, test in tests])
         pairs += [
-            Pair(metric, first, second, test, p)
+            Pair(metric, score.main, first, second, test, p)
             for (first, second, test), p in zip(tests, corrected, strict=True)
         ]
     return pairs

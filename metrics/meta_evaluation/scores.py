@@ -26,6 +26,7 @@ from summarily.metrics.scorecard import _grouped_by_reference, _score_rows
 from summarily.support.errors import InputError
 from summarily.support.files import write_atomically
 from summarily.support.inputs import literal
+from summarily.support.keys import Key, keyed
 
 ROWS_AT_ONCE = 1024
 """After so many the file is up to date: what was stopped goes on from there."""
@@ -142,7 +143,7 @@ class ScoreStore:
         weights = table[:, -1].tolist()
         return Score(
             label,
-            {key: table[:, column].tolist() for column, key in enumerate(keys)},
+            keyed({key: table[:, column].tolist() for column, key in enumerate(keys)}, metric.keys),
             metric.signature(statistics),
             weights=None if all(weight == 1.0 for weight in weights) else weights,
         )
@@ -275,12 +276,14 @@ def _one(label: str, preset: str) -> Metric:
 
 def reported(scores: Mapping[str, Score]) -> dict[str, np.ndarray]:
     """The reported values of each score as columns by label; NaN where an example has no weight (a reference
-    without a question to ask has no APES)."""
+    without a question to ask has no APES). Of every column more is better: where less is, its sign is turned, and
+    its label begins with a minus."""
     columns: dict[str, np.ndarray] = {}
     for label, score in scores.items():
-        for key in VALUES.get(score.signature.metric, (score.main,)):
-            name = _label(label, score, key)
-            values = np.array(score.per_example[key])
+        chosen = VALUES.get(score.signature.metric, (score.main,))
+        for key in map(Key, keyed(dict.fromkeys(chosen), score.per_example)):
+            name = ("" if key.higher_is_better else "-") + _label(label, score, key)
+            values = np.array([key.goodness(value) for value in score.per_example[key]])
             if score.weights is not None:
                 values = np.where(np.array(score.weights) > 0, values, np.nan)
             columns[name] = values

@@ -28,6 +28,7 @@ from summarily.metrics.movers import (
 from summarily.support import text as text_rules
 from summarily.support import weights
 from summarily.support.errors import InputError, MissingRequirement
+from summarily.support.keys import Key
 
 if TYPE_CHECKING:
     from summarily.metrics.encoding import Request
@@ -216,7 +217,7 @@ class Vert(Metric):
 
     @property
     def keys(self) -> tuple[str, ...]:
-        return ("vert", "vert_similarity", "vert_distance")
+        return ("vert", "vert_similarity", Key("vert_distance", higher_is_better=False))
 
     def _sentence_encoder(self) -> SentenceEncoder:
         model = self._model()

@@ -16,6 +16,7 @@ import torch
 from summarily.modeling.training.corpora import Corpus
 from summarily.modeling.training.recipe import DataSection, Recipe
 from summarily.support.files import write_folder
+from summarily.support.keys import Key
 from summarily.support.version import __version__
 
 if TYPE_CHECKING:
@@ -254,7 +255,7 @@ def training_table(recipe: Recipe) -> str:
 
 
 def scores_table(result: RunResult) -> str:
-    rows = [f"| {key} | {value:.4f} |" for key, value in result.scores.items()]
+    rows = [f"| {Key(key).label} | {value:.4f} |" for key, value in result.scores.items()]
     return "\n".join(["| score | mean |", "|---|---|", *rows])
 
 

@@ -25,9 +25,11 @@ from pathlib import Path
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from summarily.support.errors import RecipeError
+from summarily.support.keys import Key
 from summarily.support.suggestions import nearest
 
 RECIPES = Path(__file__).parent / "recipes"
+LOSS = Key("loss", higher_is_better=False)
 
 
 @dataclass(frozen=True)
@@ -229,7 +231,7 @@ class SelfCriticalSection:
 class EvaluationSection:
     """`select` is "loss" or a score such as "rougeL", "rouge1_recall", "vert" of one of `metrics`."""
 
-    select: str = "loss"
+    select: str = str(LOSS)
     metrics: list[str] = field(default_factory=lambda: ["rouge"])
     preset: Literal["light", "paper"] = "light"
     validation_examples: int = 200  # summaries generated at each evaluation when `select` is not the loss
@@ -510,7 +512,7 @@ def _check(recipe: Recipe) -> None:
             "data.rare_words_below counts the whole training split, which a stream has not got; leave rare "
             "words to the tokenizer (tokenizer.kind = 'word' with vocabulary_size)."
         )
-    if evaluation.select != "loss" and not any(
+    if evaluation.select != LOSS and not any(
         evaluation.select.startswith(name) for name in evaluation.metrics
     ):
         raise RecipeError(

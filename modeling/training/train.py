@@ -69,10 +69,11 @@ from summarily.modeling.training.objective import (
     summary_loss,
 )
 from summarily.modeling.training.progress import Clock, Progress, RunLog, RunResult, budget_used, stop_reason
-from summarily.modeling.training.recipe import Recipe
+from summarily.modeling.training.recipe import LOSS, Recipe
 from summarily.modeling.training.self_critical import reinforced
 from summarily.support.errors import RecipeError
 from summarily.support.files import only_writer, remove_partial, write_atomically
+from summarily.support.keys import Key, keyed
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
@@ -140,7 +141,7 @@ def fit(
     """The loop: from the latest checkpoint in `folder` to the end of the recipe's budget.
 
     It leaves the best weights in `model`. `evaluate(model)` returns the held-out scores, among them
-    `recipe.evaluation.select`.
+    `recipe.evaluation.select`; where less is better, under a `Key` that says so.
     """
     training = recipe.training
     width = model_width(model, recipe.schedule)
@@ -284,9 +285,8 @@ def judge(
     select = recipe.evaluation.select
     if select not in scores:
         raise RecipeError(f"evaluation.select is {select!r}; the evaluation has {', '.join(sorted(scores))}.")
-    score = scores[select]
-    sign = -1 if select == "loss" else 1
-    better = progress.best_score is None or sign * score > sign * progress.best_score
+    key, score = next((Key(name), x) for name, x in keyed(scores, [LOSS]).items() if name == select)
+    better = progress.best_score is None or key.goodness(score) > key.goodness(progress.best_score)
     progress.evaluated_step = progress.step
     progress.stale = 0 if better else progress.stale + 1
     progress.stale_rate = 0 if better else progress.stale_rate + 1
@@ -453,8 +453,8 @@ def make_evaluate(
 
     def evaluate(model: Any) -> dict[str, float]:
         with untouched_random_state():
-            scores = {"loss": token_loss(model, validation, collate, tokens, accelerator)}
-            if section.select != "loss":
+            scores = {LOSS: token_loss(model, validation, collate, tokens, accelerator)}
+            if section.select != LOSS:
                 summaries = summarize(model, tokenizer, subset, collate, section, tokens, accelerator)
                 scores |= score_summaries(summaries, subset, section, accelerator)[0]
         return scores
@@ -493,7 +493,7 @@ def finish(
         loss = token_loss(model, test, collate, tokens, accelerator)
         summaries = summarize(model, tokenizer, test, collate, section, tokens, accelerator)
         scores, result.signatures = score_summaries(summaries, test, section, accelerator)
-        result.scores = {"loss": loss, **scores}
+        result.scores = {LOSS: loss, **scores}
     if accelerator.is_main_process:
         lines = [
             json.dumps(

@@ -18,6 +18,7 @@ from summarily.spaces.markup import COLOURS, Bar, bar_chart, note, number, table
 from summarily.spaces.serving import sentence
 from summarily.spaces.texts import Texts
 from summarily.support.errors import InputError
+from summarily.support.keys import Key
 
 CONFIDENCE = 0.95
 
@@ -124,10 +125,10 @@ def _score_table(result: Result) -> str:
     for metric, first in _first(result).items():
         for key in first.per_example:
             scores = [card[metric] for card in result.cards.values()]
-            best = max(found.mean[key] for found in scores)
+            best = Key(key).best(found.mean[key] for found in scores)
             lead = len(scores) > 1 and any(found.mean[key] != best for found in scores)
             cells = [_score_cell(found, key, lead and found.mean[key] == best) for found in scores]
-            rows[key.endswith(("_precision", "_recall"))].append([escape(key), *cells])
+            rows[key.endswith(("_precision", "_recall"))].append([escape(Key(key).label), *cells])
     html = table("Means over the documents; a star marks the best system", header, rows[False], escaped=True)
     if rows[True]:
         more = table("Precision and recall", header, rows[True], escaped=True)
@@ -151,7 +152,7 @@ def _panel(result: Result, metric: str) -> str:
         interval = found.interval[found.main] if found.interval else None
         low, high = (interval.low, interval.high) if interval else (None, None)
         bars.append(Bar(system, float(found), low, high))
-    return bar_chart(_first(result)[metric].main, bars)
+    return bar_chart(_first(result)[metric].main.label, bars)
 
 
 def _pair_table(pairs: Sequence[Pair]) -> str:
@@ -161,11 +162,19 @@ def _pair_table(pairs: Sequence[Pair]) -> str:
             f"{pair.test.difference:+.4f}",
             f"{pair.test.low:+.4f} to {pair.test.high:+.4f}",
             f"{pair.p_holm:.4f}",
+            pair.better or "",
             "yes" if pair.p_holm < 1 - CONFIDENCE else "not shown",
         ]
         for pair in pairs
     ]
-    header = ["difference of main scores", "mean", f"{CONFIDENCE:.0%} interval", "p (Holm)", "real?"]
+    header = [
+        "difference of main scores",
+        "mean",
+        f"{CONFIDENCE:.0%} interval",
+        "p (Holm)",
+        "better",
+        "real?",
+    ]
     return table("Paired permutation tests, corrected for the number of pairs", header, rows)
 
 

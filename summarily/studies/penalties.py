@@ -87,15 +87,19 @@ class Tuning:
 
     def points(self) -> dict[Point, dict[str, float]]:
         """The scores of the points that are done."""
+        from summarily.metrics import load_all
+        from summarily.support.keys import keyed
+
         if not self.path.exists():
             return {}
+        keys = [key for metric in load_all(self.metrics)[0].values() for key in metric.keys]
         found = {}
         for line in self.path.read_text(encoding="utf-8").splitlines():
             try:
                 record = json.loads(line)
             except ValueError:
                 continue  # cut by a kill; the point is done again
-            found[Point(*record["point"])] = record["scores"]
+            found[Point(*record["point"])] = keyed(record["scores"], keys)
         return found
 
     def run(self, grid: Iterable[Point]) -> dict[Point, dict[str, float]]:
@@ -137,34 +141,40 @@ class Tuning:
 
 
 def best_point(points: Mapping[Point, Mapping[str, float]], select: str) -> Point:
-    """The point with the highest score; of equal ones that with the smallest penalties.
+    """The point with the best score; of equal ones that with the smallest penalties.
 
     Example:
         >>> best_point({Point(0.9, 0, 0): {"rougeL": 0.2}, Point(0.9, 1, 0): {"rougeL": 0.2}}, "rougeL")
         Point(alpha=0.9, beta=0, gamma=0)
     """
+    return ordered(points, select)[0]
+
+
+def ordered(points: Mapping[Point, Mapping[str, float]], select: str) -> list[Point]:
+    """The points from the best to the worst; of equal ones those with smaller penalties first."""
     from summarily.support.errors import InputError
+    from summarily.support.keys import Key
 
     known = next(iter(points.values()))
     if select not in known:
         raise InputError(f"--select is {select!r}; the metrics have {', '.join(sorted(known))}.")
-    return max(sorted(points), key=lambda point: points[point][select])
+    key = next(Key(name) for name in known if name == select)
+    return sorted(points, key=lambda point: (-key.goodness(points[point][select]), point))
 
 
 def table(points: Mapping[Point, Mapping[str, float]], select: str) -> str:
     """All points, the best first."""
     from summarily.support.tables import format_table
 
-    chosen = best_point(points, select)
+    best_first = ordered(points, select)
     keys = [select, *(key for key in next(iter(points.values())) if key != select and "_" not in key)]
-    ordered = sorted(points, key=lambda point: (-points[point][select], point))
     rows = [
         [
             *(f"{value:g}" for value in point),
             *(f"{points[point][key]:.4f}" for key in keys),
-            "best" if point == chosen else "",
+            "best" if point == best_first[0] else "",
         ]
-        for point in ordered
+        for point in best_first
     ]
     header = ["alpha", "beta", "gamma", *keys, ""]
     return format_table(header, rows, right=range(len(header) - 1))
@@ -205,7 +215,7 @@ def add_parser(commands: Any) -> None:
         help="penalties that rank unfinished summaries too (default: coverage, as in the paper)",
     )
     parser.add_argument("--metrics", default="rouge", help="names with commas between (default: %(default)s)")
-    parser.add_argument("--select", default="rougeL", help="the score to raise (default: %(default)s)")
+    parser.add_argument("--select", default="rougeL", help="the score to improve (default: %(default)s)")
     parser.add_argument("--output", default="runs/tune-penalties", help="default: %(default)s")
     parser.set_defaults(run=run)
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import json
+import pickle
+import re
 import time
 from types import SimpleNamespace
 
@@ -15,6 +18,7 @@ from summarily.metrics.resampling import mean_intervals, paired_test
 from summarily.metrics.scorecard import _Tally
 from summarily.support.errors import InputError, MissingRequirement
 from summarily.support.files import write_atomically
+from summarily.support.keys import Key
 
 PREDICTIONS = ["a cat sat", "dogs bark at night", "snow fell"] * 4
 REFERENCES = ["the cat sat", "a dog barked", ["snow fell today", "it snowed"]] * 4
@@ -179,6 +183,52 @@ def test_compare_ranks_and_tests_every_pair():
     assert result.to_pandas().shape[0] == 54
     assert json.loads(result.to_json())["pairs"][0]["metric"] == "rouge"
     assert result.cards["good"]["rouge"].explain(1)
+
+
+class Errors(Metric):
+    """Characters too many or too few: less is better."""
+
+    name, summary = "errors", "for tests"
+    keys = (Key("errors", higher_is_better=False),)
+
+    def signature_fields(self, statistics):
+        return {}
+
+    def score_examples(self, examples, statistics):
+        return Values({"errors": [abs(len(e.prediction) - len(e.references[0])) for e in examples]})
+
+
+def test_compare_says_which_is_better_where_less_is():
+    systems = {"near": ["aaa", "aaaa"], "far": ["a", "aaaaaaaa"], "as near": ["aaaa", "aaa"]}
+    result = summarily.compare(systems, ["aaa", "aaaa"], metrics=Errors())
+    assert result.ranking == {"errors": ["near", "as near", "far"]}
+    better = {(pair.first, pair.second): pair.better for pair in result.pairs}
+    assert better == {("near", "far"): "near", ("near", "as near"): "near", ("far", "as near"): "as near"}
+    assert [pair["better"] for pair in result.to_dict()["pairs"]] == list(better.values())
+    table = result.table()
+    assert "errors (lower is better)" in table and "near > as near > far" in table
+    assert re.search(r"near - far .* near *$", table, re.M)
+    same = summarily.compare({"A": ["a", "b"], "B": ["a", "b"]}, ["aa", "b"], metrics=Errors())
+    assert [pair.better for pair in same.pairs] == [None]
+
+
+def test_a_key_keeps_its_direction_through_sums_processes_and_json():
+    score = Errors().compute(["a", "bb"], ["aa", "bb"])
+    for kept in (
+        score,
+        score + score,
+        pickle.loads(pickle.dumps(score.per_example)),
+        copy.deepcopy(score.mean),
+    ):
+        [key] = kept if isinstance(kept, dict) else kept.mean
+        assert key == "errors" and not key.higher_is_better
+    assert score.to_dict()["lower_is_better"] == ["errors"]
+    assert "lower_is_better" not in summarily.score(["a"], ["a"], metrics="rouge")["rouge"].to_dict()
+    assert "errors (lower is better)" in summarily.score(["a"], ["a"], metrics=Errors()).table()
+
+
+def test_a_reward_rises_with_what_is_better():
+    assert Errors().reward(["aaa", "aa"], ["a", "a"]) == [-2, -1]
 
 
 def test_compare_scores_equal_those_of_score():

@@ -53,6 +53,16 @@ def test_the_best_system_has_the_star(result):
     assert ["best" in cell for cell in cells] == [True, False, False]
 
 
+def test_where_less_is_better_the_least_has_the_star():
+    texts = pasted("", "the cat sat on the mat", ["stocks fell in Tokyo", "the cat sat on the mat"])
+    html = scoring.results_html(scoring.score_texts(texts, ["vert"]))
+    rows = {row.partition("<")[0]: row for row in re.findall(r"<tr><th[^>]*>(.*?)</tr>", html)}
+    distance = re.findall(r"<td>(.*?)</td>", rows["vert_distance (lower is better)"])
+    assert ["best" in cell for cell in distance] == [False, True]
+    similarity = re.findall(r"<td>(.*?)</td>", rows["vert_similarity"])
+    assert ["best" in cell for cell in similarity] == [False, True]
+
+
 def test_one_document_has_no_interval_and_one_system_no_star():
     result = scoring.score_texts(pasted("", "the cat sat", ["a cat sat", "", "", ""]), ["rouge"])
     html = scoring.results_html(result)

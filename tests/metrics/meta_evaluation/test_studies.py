@@ -34,6 +34,7 @@ from summarily.metrics.meta_evaluation.scores import (
 from summarily.metrics.meta_evaluation.thesis import thesis_tables
 from summarily.metrics.scorecard import score_examples
 from summarily.support.errors import InputError
+from summarily.support.keys import Key
 from summarily.support.sample import SYSTEMS, load_sample
 from tests.metrics import tiny
 
@@ -126,6 +127,12 @@ def test_examples_without_weight_have_no_score():
     score = Score("apes", {"apes": [50.0, 0.0]}, Signature("apes"), weights=[2.0, 0.0])
     column = reported({"apes": score})["apes"]
     assert column[0] == 50 and math.isnan(column[1])
+
+
+def test_of_every_reported_column_more_is_better():
+    key = Key("errors", higher_is_better=False)
+    column = reported({"errors": Score("errors", {key: [3.0, 1.0]}, Signature("errors"))})
+    assert list(column) == ["-errors"] and column["-errors"].tolist() == [-3.0, -1.0]
 
 
 def test_metrics_are_chosen_with_options():

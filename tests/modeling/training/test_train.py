@@ -383,6 +383,21 @@ def test_a_checkpoint_can_be_chosen_by_a_score_of_generated_summaries(tiny, data
     assert list(seen) == [5, 10, 12] and result.best_score == max(seen.values()) == seen[result.best_step]
 
 
+def test_where_less_is_better_the_checkpoint_with_the_least_is_kept(tiny, data, tmp_path, monkeypatch):
+    summaries = iter([["xylophone"] * 4, None, ["xylophone"] * 4])  # only the second evaluation's are right
+    monkeypatch.setattr(
+        "summarily.modeling.training.train.summarize",
+        lambda model, tokenizer, rows, *rest: next(summaries, None) or [row[0] for row in rows["references"]],
+    )
+    evaluation = {"select": "vert_distance", "metrics": ["vert"], "validation_examples": 4}
+    result = train(tiny(evaluation=evaluation), tmp_path / "run", data=data)
+    lines = [json.loads(line) for line in (tmp_path / "run" / "log.jsonl").read_text().splitlines()]
+    seen = {line["step"]: line["validation_vert_distance"] for line in lines if "validation_loss" in line}
+    assert seen[10] < seen[5] == seen[12]
+    assert result.best_step == 10 and result.best_score == seen[10]
+    assert "| vert_distance (lower is better) | 0.0000 |" in (tmp_path / "run/hub/README.md").read_text()
+
+
 def test_a_stream_trains_as_a_file_does(tiny, data, tmp_path):
     recipe = tiny(data={"streaming": True}, training={"max_epochs": 2, "max_steps": 100})
     result = train(recipe, tmp_path / "run", data=data)

@@ -104,6 +104,17 @@ def test_the_best_point_is_marked_and_ties_go_to_smaller_penalties():
         best_point(points, "apes")
 
 
+def test_where_less_is_better_the_point_with_the_least_is_chosen(parts, tmp_path):
+    search = tuning(parts, tmp_path, metrics=["vert"])
+    near, far = Point(0.9, 0.5, 0.0), Point(0.2, 0.0, 0.0)
+    lines = [
+        {"point": near, "scores": {"vert_distance": 1.0}},
+        {"point": far, "scores": {"vert_distance": 2.0}},
+    ]
+    search.path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    assert best_point(search.points(), "vert_distance") == near
+
+
 def test_the_command(parts, tmp_path, capsys):
     model, tokenizer, _ = parts
     model.save_pretrained(tmp_path / "model")
