@@ -182,6 +182,9 @@ def test_adapters_are_folded_in_for_scoring():
     ],
 )
 def test_bad_options_are_named(options, message):
+    assert load("bleurt", model=tiny_bleurt(), max_length=5, token_budget=1, max_references=1), (
+        "the least there is"
+    )
     with pytest.raises(InputError, match=message):
         Bleurt(**options)
 
