@@ -154,7 +154,7 @@ def test_a_checkpoint_says_how_it_summarizes():
     seen = {}
     generate = model.generate
 
-    def watched(**options):
+    def watched(inputs=None, **options):
         seen.update(options)
         return generate(**options)
 
