@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import sys
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -15,6 +16,8 @@ from tqdm.auto import tqdm
 from summarily.modeling.training.collators import Position
 from summarily.modeling.training.recipe import TrainingSection
 from summarily.support.files import write_atomically
+
+SECONDS_BETWEEN_LINES = 30.0
 
 
 @dataclass
@@ -91,6 +94,7 @@ class RunLog:
         self.training, self.active = training, active
         self._path, self._start = folder / "log.jsonl", step
         self._previous: tuple[float, int] | None = None
+        self._said = time.monotonic()
         self._speed = 0.0
 
     def __enter__(self) -> RunLog:
@@ -135,6 +139,7 @@ class RunLog:
             f"loss {loss:.3f}, {self._speed:,.0f} tokens/s, {self._left(progress)} left", refresh=False
         )
         self._bar.update()
+        self._say(progress, loss)
         if self._previous is None:
             self._previous = (progress.seconds, progress.tokens)
         if progress.step % self.training.log_every:
@@ -153,6 +158,18 @@ class RunLog:
         )
         progress.loss_sum, progress.loss_steps = 0.0, 0
         self._previous = (progress.seconds, progress.tokens)
+
+    def _say(self, progress: Progress, loss: float) -> None:
+        """Where there is no bar, such as in a log, a line every half minute."""
+        if not self.active or not self._bar.disable or time.monotonic() - self._said < SECONDS_BETWEEN_LINES:
+            return
+        self._said = time.monotonic()
+        of = f" of {self.training.max_steps:,}" if self.training.max_steps else ""
+        print(
+            f"step {progress.step:,}{of}: loss {loss:.3f}, {self._speed:,.0f} tokens/s, {self._left(progress)} left",
+            file=sys.stderr,
+            flush=True,
+        )
 
     def evaluation(self, progress: Progress, scores: Mapping[str, float]) -> None:
         self._write({"step": progress.step, **{f"validation_{key}": value for key, value in scores.items()}})

@@ -606,3 +606,13 @@ def test_an_adapter_is_all_that_a_run_with_a_frozen_model_learns_keeps_and_ships
     up, down = (learned[f"{name}.lora_{part}.default.weight"] for part in "BA")
     expected = before.get_submodule(name).weight + up @ down
     torch.testing.assert_close(whole.get_submodule(name).weight, expected, rtol=1e-5, atol=1e-6)
+
+
+def test_a_run_into_a_log_says_how_far_it_is(tmp_path, data, tiny, capsys, monkeypatch):
+    from summarily.modeling.training import progress
+
+    monkeypatch.setattr(progress, "SECONDS_BETWEEN_LINES", 0.0)
+    train(tiny(training={"max_steps": 3}, evaluation={"test_examples": 0}), tmp_path / "run", data)
+    lines = [line for line in capsys.readouterr().err.splitlines() if line.startswith("step ")]
+    assert len(lines) == 3
+    assert re.fullmatch(r"step 3 of 3: loss \d+\.\d{3}, [\d,]+ tokens/s, 00:00 left", lines[-1])
