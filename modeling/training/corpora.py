@@ -157,8 +157,6 @@ def _treebank() -> Any:
 
 def clean(text: str, section: DataSection) -> str:
     """The text after the options of `section` that work on one text."""
-    if section.news_furniture == "strip":
-        text = without_furniture(text)
     if section.cnn_marker == "strip":
         text = _CNN.sub("", text)
     if section.sentence_marks == "strip":
@@ -211,7 +209,10 @@ def prepare_row(row: Mapping[str, Any], section: DataSection) -> dict[str, Any]:
             parts = parts[: cut_after_conclusion(headings, parts)]
         if section.keep_headings:
             parts = [f"{heading}\n{part}".strip() for heading, part in zip(headings, parts, strict=False)]
-    source = clean(section.joiner.join(parts), section)
+    source = section.joiner.join(parts)
+    if section.news_furniture == "strip":  # of articles; the lines of a summary are sentences
+        source = without_furniture(source)
+    source = clean(source, section)
     if section.references:
         references = [clean(joined(text), section) for text in column(row, section.references)]
     else:

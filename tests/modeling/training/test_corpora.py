@@ -281,3 +281,17 @@ def test_a_target_that_stands_in_the_source_can_be_dropped():
     assert not prepare_row(row, DataSection(files={"all": "a.jsonl"}, source="text", target="title"))[
         "reason"
     ]
+
+
+def test_an_article_loses_its_furniture_and_a_summary_keeps_its_sentences_apart():
+    section = DataSection(
+        source="article", target="highlights", news_furniture="strip", cnn_marker="strip", target_stops=True
+    )
+    row = {
+        "article": "By\nAnn Author\n\nPUBLISHED:\n\n10:50 EST, 4 October 2012\n\nIt\nrained.\n\nScroll down for video\n\nThen it stopped.",
+        "highlights": ["It rained", "Then it stopped ."],
+    }
+    prepared = prepare_row(row, section)
+    assert prepared["source"] == "It rained.\nThen it stopped."
+    assert prepared["target"] == "It rained.\nThen it stopped."
+    assert prepared["references"] == ["It rained.\nThen it stopped."]
