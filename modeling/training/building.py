@@ -162,6 +162,17 @@ def add_adapter(model: PreTrainedModel, section: AdapterSection) -> None:
         task_type="SEQ_2_SEQ_LM",
     )
     model.add_adapter(config)
+    if section.start is not None:
+        from peft import set_peft_model_state_dict
+        from safetensors.torch import load_file
+
+        stored = load_file(Path(section.start) / "adapter_model.safetensors")
+        tensors = {name.removeprefix("base_model.model."): tensor for name, tensor in stored.items()}
+        missing = [name for name in set_peft_model_state_dict(model, tensors).missing_keys if "lora_" in name]
+        if missing:
+            raise RecipeError(
+                f"adapter.start = {section.start!r} has no {missing[0]}; its rank or layers differ."
+            )
 
 
 def new_config(recipe: Recipe, tokenizer: PreTrainedTokenizerBase) -> dict[str, Any]:

@@ -57,6 +57,7 @@ class AdapterSection:
     targets: list[str] = field(
         default_factory=list
     )  # names of layers; by default all linear ones but the head
+    start: str | None = None  # the folder of an adapter of the same shape to go on from
 
 
 @dataclass(frozen=True)
