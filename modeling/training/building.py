@@ -168,7 +168,8 @@ def add_adapter(model: PreTrainedModel, section: AdapterSection) -> None:
 
         stored = load_file(Path(section.start) / "adapter_model.safetensors")
         tensors = {name.removeprefix("base_model.model."): tensor for name, tensor in stored.items()}
-        missing = [name for name in set_peft_model_state_dict(model, tensors).missing_keys if "lora_" in name]
+        loaded: Any = set_peft_model_state_dict(model, tensors)
+        missing = [name for name in loaded.missing_keys if "lora_" in name]
         if missing:
             raise RecipeError(
                 f"adapter.start = {section.start!r} has no {missing[0]}; its rank or layers differ."

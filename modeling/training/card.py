@@ -62,18 +62,18 @@ def write_adapter(folder: Path, recipe: Recipe, model: PreTrainedModel) -> None:
     state = get_peft_model_state_dict(model, save_embedding_layers=False)
     tensors = {f"base_model.model.{name}": tensor.to(dtype).contiguous() for name, tensor in state.items()}
     save_file(tensors, folder / "adapter_model.safetensors", metadata={"format": "pt"})
-    [config] = model.peft_config.values()  # type: ignore[union-attr, operator]
+    configs: Any = model.peft_config
+    [config] = configs.values()
     stored = config.to_dict() | {"base_model_name_or_path": recipe.model.name, "inference_mode": True}
     (folder / "adapter_config.json").write_text(json.dumps(stored, indent=1, default=sorted) + "\n")
     whole = model.config.to_dict()
     if whole["model_type"] == "t5" and not whole.get("scale_decoder_outputs", True):
-        whole["tie_word_embeddings"] = (
-            False  # as its head is its own; transformers 5 writes true for every T5
-        )
+        # As its head is its own; transformers 5 writes true for every T5.
+        whole["tie_word_embeddings"] = False
     if recipe.data.prefix:
         whole["task_specific_params"] = {"summarization": {"prefix": recipe.data.prefix}}
     (folder / "config.json").write_text(json.dumps(whole, indent=1) + "\n")
-    model.generation_config.save_pretrained(folder)  # type: ignore[union-attr]
+    model.generation_config.save_pretrained(folder)
 
 
 def model_card(

@@ -52,7 +52,7 @@ class AdapterSection:
     """With a `rank` the model stays as it is, and a low-rank difference from it (LoRA, by peft) is trained and saved."""
 
     rank: int | None = None
-    alpha: float | None = None  # the difference counts alpha / rank times; by default once
+    alpha: int | None = None  # the difference counts alpha / rank times; by default once
     dropout: float = 0.0
     targets: list[str] = field(
         default_factory=list
