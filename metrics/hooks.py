@@ -17,6 +17,7 @@ def compute_metrics(
     metrics: Any = ("rouge",),
     preset: str = "light",
     postprocess: Callable[[str], str] | None = None,
+    rows: Any = None,
 ) -> ComputeMetrics:
     """A `compute_metrics` for `Trainer` and `Seq2SeqTrainer`.
 
@@ -30,19 +31,40 @@ def compute_metrics(
         metrics: as for `summarily.score`.
         preset: as for `summarily.score`.
         postprocess: applied to each decoded text, for example `str.strip`.
+        rows: the evaluation set as the trainer gets it. A model that copies words beyond its vocabulary needs it, with
+            the column `unknown_words` of its tokenizer's encoding; the trainer hands on ids alone. Its labels tell
+            whether the rows come in this order.
 
     Example:
         >>> from transformers import Seq2SeqTrainer                               # doctest: +SKIP
         >>> Seq2SeqTrainer(..., compute_metrics=compute_metrics(tokenizer))       # doctest: +SKIP
     """
-    return ComputeMetrics(tokenizer, metrics, preset, postprocess)
+    return ComputeMetrics(tokenizer, metrics, preset, postprocess, rows)
 
 
 class ComputeMetrics:
     """See `compute_metrics`."""
 
-    def __init__(self, tokenizer: Any, metrics: Any, preset: str, postprocess: Callable[[str], str] | None):
-        self.tokenizer = tokenizer
+    def __init__(
+        self,
+        tokenizer: Any,
+        metrics: Any,
+        preset: str,
+        postprocess: Callable[[str], str] | None,
+        rows: Any = None,
+    ):
+        from summarily.modeling.data import data_of
+
+        self.tokenizer, self.rows = tokenizer, rows
+        needed = data_of(tokenizer).texts
+        if needed and rows is None:
+            raise InputError(
+                f"{type(tokenizer).__name__} reads copied words from the column {needed[0]!r}, which a trainer does not "
+                "hand on; pass the evaluation set: compute_metrics(tokenizer, rows=eval_dataset)."
+            )
+        if rows is not None and (missing := [name for name in ("labels", *needed) if name not in rows[0]]):
+            raise InputError(f"rows have no column {missing[0]!r}; keep it of the tokenizer's encoding.")
+        self.columns = needed
         # Wrong names and missing weights should stop a training run before it starts, not after an epoch.
         self.metrics, _ = load_all(metrics, preset)
         self.postprocess = postprocess
@@ -54,8 +76,10 @@ class ComputeMetrics:
                 "the evaluation set has no labels; there is nothing to compare the predictions with."
             )
         try:
-            predictions = self._decode(evaluation.predictions, "predictions")
-            references = self._decode(evaluation.label_ids, "labels")
+            labels = self._ids(evaluation.label_ids, "labels")
+            rows = None if self.rows is None else self._rows_of(labels)
+            predictions = self._decode(self._ids(evaluation.predictions, "predictions"), rows)
+            references = self._decode(labels, rows)
             self.examples += make_examples(predictions, references)
         except Exception:
             self.examples = []  # what is left of this evaluation must not reach the next one
@@ -76,7 +100,26 @@ class ComputeMetrics:
             for key, mean in score.mean.items()
         }
 
-    def _decode(self, ids: Any, what: str) -> list[str]:
+    def _rows_of(self, labels: np.ndarray) -> list[Any]:
+        """The rows that come next, which must be those that these are the labels of."""
+        first = len(self.examples)
+        if first + len(labels) > len(self.rows):
+            raise InputError(f"the evaluation has more examples than rows has ({len(self.rows)}).")
+        rows = [self.rows[first + i] for i in range(len(labels))]
+        padding = (-100, self.tokenizer.pad_token_id)  # Seq2SeqTrainer uses both
+        for i, (row, found) in enumerate(zip(rows, labels, strict=True), start=first):
+            ours, theirs = (
+                [int(token) for token in ids if token not in padding] for ids in (row["labels"], found)
+            )
+            if ours != theirs:
+                raise InputError(
+                    f"the labels of example {i} are not those of rows[{i}]; rows must be the set that is evaluated, in "
+                    "the order of the evaluation."
+                )
+        return rows
+
+    def _ids(self, ids: Any, what: str) -> np.ndarray:
+        """Token ids `[batch, length]`, padded with -100 or as they came."""
         ids = ids[0] if isinstance(ids, (tuple, list)) else ids
         if hasattr(ids, "detach"):
             ids = ids.detach().cpu()
@@ -91,10 +134,16 @@ class ComputeMetrics:
                 f"{what} have shape {ids.shape}; expected [batch, length] token ids or [batch, length, vocabulary] "
                 f"logits. Set predict_with_generate=True in Seq2SeqTrainingArguments to score generated text."
             )
+        return ids
+
+    def _decode(self, ids: np.ndarray, rows: list[Any] | None) -> list[str]:
+        from summarily.modeling.data import decode
+
         pad = self.tokenizer.pad_token_id
         if pad is None:
             raise InputError("the tokenizer has no pad token; set tokenizer.pad_token before evaluating.")
-        texts = self.tokenizer.batch_decode(np.where(ids == -100, pad, ids), skip_special_tokens=True)
+        beside = {name: [row[name] for row in rows or ()] for name in self.columns}
+        texts = decode(self.tokenizer, np.where(ids == -100, pad, ids), beside)
         return [self.postprocess(text) for text in texts] if self.postprocess else texts
 
 

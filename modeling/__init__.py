@@ -25,6 +25,7 @@ class ModelFamily(NamedTuple):
     auto_models: dict[str, str]  # transformers' auto class: our class
     other_models: tuple[str, ...] = ()  # classes to export that no auto class loads
     tokenizer: str | None = None  # a tokenizer of its own, in tokenization_<folder>.py
+    data: str | None = None  # how its rows differ from those of any model, in data_<folder>.py: see data.py
 
 
 # A new model joins with one entry.
@@ -33,6 +34,7 @@ FAMILIES = (
         "apeso",
         "ApesoConfig",
         {"AutoModel": "ApesoModel", "AutoModelForSeq2SeqLM": "ApesoForConditionalGeneration"},
+        data="ApesoData",
     ),
     ModelFamily(
         "attention_variants",
@@ -50,6 +52,7 @@ FAMILIES = (
         "led",
         "LedConfig",
         {"AutoModel": "LedModel", "AutoModelForSeq2SeqLM": "LedForConditionalGeneration"},
+        data="LedData",
     ),
     ModelFamily(
         "led_t5",
@@ -64,6 +67,7 @@ FAMILIES = (
             "AutoModelForSeq2SeqLM": "PointerGeneratorForConditionalGeneration",
         },
         tokenizer="PointerGeneratorTokenizer",
+        data="PointerGeneratorData",
     ),
     ModelFamily(
         "red",

@@ -272,6 +272,8 @@ class Summarizer:
     def _batch(self, texts: list[str], call: _Call) -> list[str]:
         import torch
 
+        from summarily.modeling.data import decode, texts_of
+
         inputs = self.tokenizer(
             [self.prefix + text for text in texts],
             return_tensors="pt",
@@ -280,12 +282,10 @@ class Summarizer:
             max_length=call.limit,
             verbose=False,
         )
-        # A tokenizer for models that copy remembers the words of each source that its vocabulary has not got.
-        words = getattr(inputs, "unknown_words", None)
-        copied = {} if words is None else {"unknown_words": words}
+        beside = texts_of(self.tokenizer, inputs)
         with torch.inference_mode():
             ids = self._search()(**inputs.to(self.model.device), **call.generation)
-        return [text.strip() for text in self.tokenizer.batch_decode(ids, skip_special_tokens=True, **copied)]
+        return [text.strip() for text in decode(self.tokenizer, ids, beside)]
 
 
 # Models of transformers whose beams can share what they know of a document; ours do so by themselves.

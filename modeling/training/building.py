@@ -9,6 +9,7 @@ import torch
 from accelerate import Accelerator, DistributedDataParallelKwargs, DistributedType
 from accelerate.state import AcceleratorState
 
+from summarily.modeling.data import TEXTS
 from summarily.modeling.training.corpora import Corpus, encode, texts
 from summarily.modeling.training.recipe import (
     AdapterSection,
@@ -50,7 +51,7 @@ _DATA_PARALLEL = (DistributedType.MULTI_GPU, DistributedType.MULTI_NPU, Distribu
 
 
 # What rewards are computed from, beside the summaries.
-REWARD_TEXTS = ("source", "references", "unknown_words")
+REWARD_TEXTS = ("source", "references", *TEXTS)
 
 
 def encode_splits(corpus: Corpus, tokenizer: PreTrainedTokenizerBase, recipe: Recipe) -> dict[str, Any]:

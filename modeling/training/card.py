@@ -7,12 +7,13 @@ import os
 import platform
 import re
 import subprocess
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
 
+from summarily.modeling.data import data_of
 from summarily.modeling.training.corpora import Corpus
 from summarily.modeling.training.recipe import DataSection, Recipe
 from summarily.support.files import write_folder
@@ -35,8 +36,7 @@ def write_hub_folder(
     test_rows: int,
 ) -> None:
     """Write everything `from_pretrained` and a reader need; the old folder stays until the new one is whole."""
-    copies = hasattr(tokenizer, "unknown_word")
-    text = model_card(recipe, result, corpus, type(model).__name__, test_rows, copies)
+    text = model_card(recipe, result, corpus, type(model).__name__, test_rows, data_of(tokenizer).texts)
 
     def write(partial: Path) -> None:
         if recipe.adapter.rank is not None:
@@ -77,10 +77,15 @@ def write_adapter(folder: Path, recipe: Recipe, model: PreTrainedModel) -> None:
 
 
 def model_card(
-    recipe: Recipe, result: RunResult, corpus: Corpus, class_name: str, test_rows: int, copies: bool = False
+    recipe: Recipe,
+    result: RunResult,
+    corpus: Corpus,
+    class_name: str,
+    test_rows: int,
+    beside: Sequence[str] = (),
 ) -> str:
-    """The README.md of a trained model; one that `copies` needs the unknown words of the source to be read."""
-    words = ", unknown_words=inputs.unknown_words" if copies else ""
+    """The README.md of a trained model; `beside` is what decoding needs of an encoding but the ids."""
+    words = "".join(f", {name}=inputs.{name}" for name in beside)
     name = recipe.hub.name or recipe.model.name.rstrip("/").split("/")[-1]
     texts = [text.file for text in recipe.denoising.texts]
     data = _file_names(texts) if texts else data_name(recipe.data)

@@ -16,10 +16,12 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
+from summarily.modeling.data import PADDING, TEXTS
+
 IGNORED_LABEL = -100
-_SOURCE_COLUMNS = ("input_ids", "attention_mask", "global_attention_mask", "token_type_ids", "entity_labels")
+_SOURCE_COLUMNS = ("input_ids", "attention_mask", "token_type_ids", *PADDING)
 _TARGET_COLUMNS = ("labels", "decoder_input_ids", "decoder_attention_mask")
-TEXT_COLUMNS = frozenset({"id", "source", "target", "references", "unknown_words"})
+TEXT_COLUMNS = frozenset({"id", "source", "target", "references", *TEXTS})
 
 
 @dataclass
@@ -27,7 +29,7 @@ class SummaryCollator:
     """Pads every ragged column of a batch with the value that column needs; also serves `Seq2SeqTrainer`.
 
     `attention_mask` is made from the lengths when rows do not bring one (so a token that happens to equal
-    the padding id stays visible), `global_attention_mask` and `entity_labels` are padded with 0, and labels with -100.
+    the padding id stays visible), columns of a model family are padded as it says (`modeling/data.py`), and labels with -100.
 
     Args:
         pad_token_id: pads `input_ids` and `decoder_input_ids`.
@@ -94,7 +96,7 @@ class SummaryCollator:
         if name in ("input_ids", "decoder_input_ids"):
             padding = self.pad_token_id
         else:
-            padding = IGNORED_LABEL if name == "labels" else self.extra.get(name, 0)
+            padding = IGNORED_LABEL if name == "labels" else {**PADDING, **self.extra}.get(name, 0)
         like_target = name in _TARGET_COLUMNS or (
             name in self.extra
             and all(len(v) == len(row.get("labels", ())) for v, row in zip(values, rows, strict=True))

@@ -20,6 +20,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from summarily.modeling.data import data_of, texts_of
 from summarily.modeling.training.articles import with_stops, without_furniture
 from summarily.modeling.training.random_starts import StartTokenizer
 from summarily.modeling.training.recipe import DataSection
@@ -527,7 +528,7 @@ def _encode_rows(
     }
     longest = section.max_source_tokens
     if section.starts == "random":
-        if section.entities or hasattr(tokenizer, "unknown_word"):
+        if section.entities or data_of(tokenizer).texts:
             raise RecipeError(
                 "data.starts = 'random' goes neither with data.entities nor with a tokenizer that copies unknown "
                 "words; both read a source from its beginning."
@@ -541,10 +542,9 @@ def _encode_rows(
     options |= {"max_length": longest, "max_target_length": section.max_target_tokens}
     encoding = tokenizer(rows["source"], text_target=rows["target"], **options)
     columns = {"input_ids": encoding["input_ids"], "labels": encoding["labels"]}
-    if hasattr(encoding, "unknown_words"):
-        columns["unknown_words"] = encoding.unknown_words
+    columns |= texts_of(tokenizer, encoding)
     if section.entities:
-        from summarily.modeling.apeso.labels import entity_labels
+        from summarily.modeling.apeso.data_apeso import entity_labels
 
         columns["entity_labels"] = entity_labels(tokenizer, rows["source"], rows["references"], longest)
     return columns

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from accelerate.utils import gather_object
 
+from summarily.modeling.data import LOSS_ONLY, TEXTS, decode
 from summarily.modeling.training.collators import IGNORED_LABEL, TEXT_COLUMNS, pack, row_lengths
 from summarily.modeling.training.corpora import cut_bytes, cut_words
 from summarily.modeling.training.recipe import EvaluationSection
@@ -64,17 +65,12 @@ def summarize(
     beams = search.get("num_beams") or model.generation_config.num_beams or 1
     for batch in _batches(rows, max(1, tokens // beams), accelerator):
         inputs = _inputs([rows[i] for i in batch], collate, accelerator)
-        inputs.pop("labels", None)
-        inputs.pop("decoder_input_ids", None)
-        inputs.pop(
-            "entity_labels", None
-        )  # given to `generate`, they would stand in for what the model predicts
+        for name in ("labels", "decoder_input_ids", *LOSS_ONLY):
+            inputs.pop(name, None)
         with accelerator.autocast():
             outputs = model.generate(**inputs, **search)  # type: ignore[operator]
-        words: dict[str, Any] = {}
-        if "unknown_words" in rows.column_names:  # what a model that copies has copied
-            words["unknown_words"] = [rows[i]["unknown_words"] for i in batch]
-        texts = tokenizer.batch_decode(outputs, skip_special_tokens=True, **words)
+        beside = {name: [rows[i][name] for i in batch] for name in TEXTS if name in rows.column_names}
+        texts = decode(tokenizer, outputs, beside)
         summaries += zip(batch, (shorten(text, section) for text in texts), strict=True)
     return [text for _, text in sorted(gather_object(summaries))]
 

@@ -28,6 +28,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from transformers import GenerationConfig, Seq2SeqTrainer, Seq2SeqTrainingArguments, TrainerCallback
 
+from summarily.modeling.data import LOSS_ONLY, decode
 from summarily.modeling.training.collators import IGNORED_LABEL, TEXT_COLUMNS, shift_right
 from summarily.modeling.training.recipe import SelfCriticalSection, TrainingSection
 from summarily.modeling.training.rewards import RewardFunction, RewardWorkers, load_rewards
@@ -39,10 +40,8 @@ if TYPE_CHECKING:
     from summarily.modeling.training.recipe import Recipe
 
 Batch = Mapping[str, Any]  # tensors, and perhaps lists of texts
-# Of a batch, what the encoder does not read; entities are for a loss of their own.
-_NO_INPUTS = frozenset(
-    {"labels", "decoder_input_ids", "decoder_attention_mask", "entity_labels", *TEXT_COLUMNS}
-)
+# Of a batch, what the encoder does not read.
+_NO_INPUTS = frozenset({"labels", "decoder_input_ids", "decoder_attention_mask", *LOSS_ONLY, *TEXT_COLUMNS})
 
 
 # --- the loss ---------------------------------------------------------------------------------------------
@@ -139,9 +138,7 @@ class SelfCriticalLoss:
 
     def _decode(self, ids: torch.Tensor, batch: Batch) -> list[str]:
         ids = ids.masked_fill(ids == IGNORED_LABEL, self.tokenizer.pad_token_id)
-        # Words that a model copies although the vocabulary has not got them.
-        words = {"unknown_words": batch["unknown_words"]} if "unknown_words" in batch else {}
-        return self.tokenizer.batch_decode(ids, skip_special_tokens=True, **words)
+        return decode(self.tokenizer, ids, batch)
 
     def _references(self, batch: Batch) -> list[Any]:
         """The texts that come with the batch, or its labels, which may be cut."""

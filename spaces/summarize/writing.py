@@ -16,6 +16,7 @@ from typing import Any
 import torch
 
 from summarily.metrics.cost import Meter
+from summarily.modeling.data import decode, texts_of
 from summarily.modeling.generation.summarizer import Summarizer
 from summarily.modeling.generation.summary_beam_search import summary_beam_search
 from summarily.spaces.markup import heat_map, note, number, shaded_words, table
@@ -225,23 +226,20 @@ def _described(
     entities: torch.Tensor | None,
     meter: Meter,
 ) -> Written:
-    words = getattr(inputs, "unknown_words", None)
-    decode = found.tokenizer.batch_decode
-    copied = {} if words is None else {"unknown_words": words * settings.beams}
-    summaries = [part.strip() for part in decode(output.sequences, skip_special_tokens=True, **copied)]
+    beside = texts_of(found.tokenizer, inputs)
+    summaries = [part.strip() for part in decode(found.tokenizer, output.sequences, beside)]
     special = set(found.tokenizer.all_special_ids)
     source_ids = inputs["input_ids"][0].tolist()
     places = [place for place, token in enumerate(source_ids) if token not in special]
     best = output.sequences[0, 1:].tolist()
     steps = [step for step, token in enumerate(best) if token not in special]
-    one = {} if words is None else {"unknown_words": words}
     return Written(
         model=name,
         settings=settings,
         summaries=summaries,
         scores=[float(score) for score in output.sequences_scores],
-        summary_tokens=[decode([[best[step]]], **one)[0].strip() or "·" for step in steps],
-        source_tokens=_source_tokens(found, text, source_ids, places, one),
+        summary_tokens=[_token(found, best[step], beside) or "·" for step in steps],
+        source_tokens=_source_tokens(found, text, source_ids, places, beside),
         attention=[] if attention is None else attention[steps][:, places].tolist(),
         entities=None if entities is None else entities[places].tolist(),
         cut=_is_cut(found, text, len(source_ids)),
@@ -251,8 +249,12 @@ def _described(
     )
 
 
+def _token(found: Summarizer, token: int, beside: dict[str, Any]) -> str:
+    return decode(found.tokenizer, [[token]], beside, skip_special_tokens=False)[0].strip()
+
+
 def _source_tokens(
-    found: Summarizer, text: str, ids: Sequence[int], places: Sequence[int], words: dict[str, Any]
+    found: Summarizer, text: str, ids: Sequence[int], places: Sequence[int], beside: dict[str, Any]
 ) -> list[str]:
     """The tokens as they stand in the text, each with the space before it."""
     limit = found.source_limit
@@ -261,7 +263,7 @@ def _source_tokens(
     )
     offsets = encoding.get("offset_mapping")
     if offsets is None:
-        return [" " + found.tokenizer.batch_decode([[ids[place]]], **words)[0].strip() for place in places]
+        return [" " + _token(found, ids[place], beside) for place in places]
     tokens, before = [], 0
     for place in places:
         end = max(offsets[0][place][1], before)

@@ -231,6 +231,7 @@ def summarize(
     """Summaries of encoded rows by beam search with these penalties, in the order of the rows."""
     import torch
 
+    from summarily.modeling.data import data_of, decode
     from summarily.modeling.generation.summary_beam_search import summary_beam_search
     from summarily.modeling.training.collators import SummaryCollator
 
@@ -251,8 +252,8 @@ def summarize(
                 exclude_ids=[tokenizer.convert_tokens_to_ids(".")],
                 **{**SEARCH, **search},
             )
-        words = [row["unknown_words"] for row in batch]
-        texts = tokenizer.batch_decode(ids, skip_special_tokens=True, unknown_words=words)
+        beside = {name: [row[name] for row in batch] for name in data_of(tokenizer).texts}
+        texts = decode(tokenizer, ids, beside)
         for i, text in zip(order[start : start + batch_size], texts, strict=True):
             summaries[i] = text
     return summaries

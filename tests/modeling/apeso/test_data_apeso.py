@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from summarily.modeling.apeso.labels import entity_labels, mark, salient_spans
+from summarily.modeling.apeso.data_apeso import entity_labels, mark, salient_spans
 from summarily.modeling.training.recipe import TokenizerSection
 from summarily.modeling.training.tokenizers import train_tokenizer
 from summarily.support.cloze.recognition import Mention

@@ -5,12 +5,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from summarily.modeling.pointer_generator.data_pointer_generator import PointerGeneratorData
 from summarily.support.cloze.questions import make_cloze
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
 Span = tuple[int, int]
+
+
+class ApesoData(PointerGeneratorData):
+    """`entity_labels`: 1 for the tokens of salient entities, which are those of the summary that is to be written."""
+
+    padding = {"entity_labels": 0}
+    loss_only = ("entity_labels",)
 
 
 def salient_spans(
