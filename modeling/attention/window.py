@@ -627,8 +627,8 @@ def _flex_attention(query, key, value, plan, window, bias, scale):
 def global_attention(
     hidden_states: torch.Tensor,
     query: torch.Tensor,
-    key_projection: torch.nn.Linear,
-    value_projection: torch.nn.Linear,
+    key_projection: torch.nn.Module,
+    value_projection: torch.nn.Module,
     plan: WindowPlan,
     dropout: float = 0.0,
 ) -> tuple[torch.Tensor, torch.Tensor]:
@@ -636,7 +636,8 @@ def global_attention(
 
     A few queries do not need a key and a value of every token: q (W x + b) = (q W) x + q b, so the query goes
     through the key projection instead and attends to the hidden states themselves, and their weighted mean goes
-    through the value projection. Two of six projections of the whole document are saved.
+    through the value projection. Two of six projections of the whole document are saved. A projection that is more than
+    its weights (an adapter, a quantized or an offloaded one) is called instead, like any module.
 
     Args:
         hidden_states: `[batch, length, width]`.
@@ -646,7 +647,8 @@ def global_attention(
         the rows `[batch, globals, heads, head size]` and the weights `[batch, heads, globals, length]`.
     """
     heads, size = query.shape[2:]
-    if query.shape[1] >= size:  # as cheap to project every token
+    around = is_its_weights(key_projection) and is_its_weights(value_projection)
+    if query.shape[1] >= size or not around:  # with many queries it is as cheap to project every token
         key, value = (
             projection(hidden_states).unflatten(-1, (heads, size))
             for projection in (key_projection, value_projection)
@@ -663,6 +665,19 @@ def global_attention(
     # Dropout leaves weights that do not sum to one.
     mass = weights.sum(-1).transpose(1, 2)[..., None]
     return rows + mass * value_projection.bias.unflatten(0, (heads, size)), weights
+
+
+def is_its_weights(projection: torch.nn.Module) -> bool:
+    """Whether calling a projection is W x + b and nothing else: no adapter, no hook, nothing put in its place.
+
+    Example:
+
+    >>> is_its_weights(torch.nn.Linear(2, 2)), is_its_weights(torch.nn.Identity())
+    (True, False)
+    """
+    hooked = projection._forward_hooks or projection._forward_pre_hooks or projection._backward_hooks
+    # accelerate, which loads weights when a module is called, puts its own method in the place of `forward`.
+    return type(projection) is torch.nn.Linear and not hooked and not hasattr(projection, "_hf_hook")
 
 
 def attend_everywhere(

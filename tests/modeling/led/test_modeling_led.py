@@ -309,3 +309,38 @@ def test_a_long_document_is_summarised():
     ids = torch.randint(3, 60, (1, 2000), generator=torch.Generator().manual_seed(0))
     tokens = model.generate(ids, num_beams=4, max_new_tokens=8, min_new_tokens=8)
     assert tokens.shape == (1, 9)
+
+
+# --- projections that are more than their weights ---------------------------------------------------------
+
+
+def test_adapters_on_the_global_projections_are_used_and_learn():
+    from peft import LoraConfig, get_peft_model
+
+    model, batch = tiny_led(), padded_batch(60, (45, 20), (5, 5), pad=1)
+    before = logits_of(model, batch)
+    settings = LoraConfig(
+        r=2, target_modules=["k_proj_global", "v_proj_global"], init_lora_weights=False, lora_dropout=0.0
+    )
+    adapted = get_peft_model(copy.deepcopy(model), settings).eval()
+    with torch.no_grad():
+        for name, parameter in adapted.named_parameters():
+            if "lora_" in name:
+                parameter.normal_(generator=torch.Generator().manual_seed(0))
+    found = logits_of(adapted, batch)
+    assert (found - before).abs().max() > 1e-2
+    adapted(**batch).loss.backward()
+    learns = {name: p.grad for name, p in adapted.named_parameters() if "lora_" in name}
+    assert learns and all(gradient is not None and gradient.abs().max() > 0 for gradient in learns.values())
+    merged = adapted.merge_and_unload()
+    torch.testing.assert_close(logits_of(merged, batch), found, rtol=1e-4, atol=1e-4)
+
+
+def test_offloaded_weights_are_loaded_for_the_global_projections():
+    from accelerate import cpu_offload
+
+    model, batch = tiny_led(), padded_batch(60, (45, 20), (5, 5), pad=1)
+    expected = logits_of(model, batch)
+    offloaded = cpu_offload(copy.deepcopy(model), execution_device=torch.device("cpu"))
+    assert offloaded.model.encoder.layers[0].self_attn.k_proj_global.weight.device.type == "meta"
+    torch.testing.assert_close(logits_of(offloaded, batch), expected)
