@@ -13,6 +13,7 @@ import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import islice, pairwise
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -233,8 +234,9 @@ class ContextualEmbedder(Embedder):
         self.stop_words = stop_words
         self.max_words = max_words
 
-    @property
+    @cached_property
     def encoder(self) -> Encoder:
+        """Found and verified once in the life of the metric."""
         from summarily.metrics.encoding import encoder
 
         return encoder(self.model, self.revision, self.device)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Sequence
+from functools import cached_property
 from typing import Any, ClassVar
 
 from summarily.metrics.bartscore.likelihood import LikelihoodModel, Pair
@@ -125,8 +126,9 @@ class Bartscore(Metric):
 
     # --- embedding ---
 
-    @property
+    @cached_property
     def encoder(self) -> Encoder:
+        """Found and verified once in the life of the metric."""
         return encoder(self.model, self.revision, side=self.side, **self.encoder_options)
 
     @property
@@ -155,8 +157,9 @@ class Bartscore(Metric):
 
     # --- likelihood ---
 
-    @property
+    @cached_property
     def likelihood(self) -> LikelihoodModel:
+        """Found and verified once in the life of the metric."""
         return LikelihoodModel(self.model, self.revision, **self.encoder_options)
 
     def _pairs(self, example: Example) -> dict[str, list[Pair]]:

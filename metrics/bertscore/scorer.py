@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from functools import cached_property
 from typing import Any, ClassVar
 
 from summarily.metrics.base import Example, Metric, Values
@@ -126,8 +127,9 @@ class Bertscore(Metric):
         if self.rescale:
             find_baseline(self.model, self.rescale)
 
-    @property
+    @cached_property
     def encoder(self) -> Encoder:
+        """Found and verified once in the life of the metric."""
         return encoder(self.model, self.revision, prefix_space=self.prefix_space, **self.encoder_options)
 
     @property

@@ -186,14 +186,19 @@ class Bleurt(Metric):
     def keys(self) -> tuple[str, ...]:
         return ("bleurt",)
 
+    @functools.cached_property
+    def resolved(self) -> weights.Resolved:
+        """Found and verified once in the life of the metric."""
+        return weights.resolve(self.model, self.revision)
+
     @property
     def loaded(self) -> PairModel:
-        return pair_model(weights.resolve(self.model, self.revision), self.device, self.dtype)
+        return pair_model(self.resolved, self.device, self.dtype)
 
     def signature_fields(self, statistics: Any) -> dict[str, Any]:
         loaded = self.loaded
         return {
-            "model": weights.resolve(self.model, self.revision).identity,
+            "model": self.resolved.identity,
             "tokenizer": loaded.tokenizer.name,
             "refs": self.multi_reference,
             "max_references": self.max_references,

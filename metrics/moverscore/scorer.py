@@ -8,6 +8,7 @@ import os
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
@@ -128,8 +129,9 @@ class Moverscore(Metric):
     def check(self) -> None:
         weights.check(self.model, self.revision)
 
-    @property
+    @cached_property
     def encoder(self) -> Encoder:
+        """Found and verified once in the life of the metric."""
         return encoder(self.model, self.revision, **self.encoder_options)
 
     @property

@@ -6,7 +6,7 @@ import json
 import math
 import os
 from collections.abc import Collection, Sequence
-from functools import cache
+from functools import cache, cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -69,29 +69,30 @@ class MeanPooling:
         self.revision = revision
         self.device = device
 
+    @cached_property
     def _encoder(self) -> Any:
         from summarily.metrics.encoding import encoder
 
         return encoder(self.model, self.revision, self.device)
 
     def embed(self, texts: Sequence[str]) -> NDArray[np.float64]:
-        shared = self._encoder()
+        shared = self._encoder
         last = shared.num_layers
         encoded = shared.encode(texts, [last])
         return np.stack([one.states[last].double().mean(0).cpu().numpy() for one in encoded])
 
     def truncated(self, texts: Sequence[str]) -> list[bool]:
-        shared = self._encoder()
+        shared = self._encoder
         return [one.truncated for one in shared.encode(texts, [shared.num_layers])]
 
     def requests(self, texts: Sequence[str]) -> list[Request]:
         from summarily.metrics.encoding import Request
 
-        shared = self._encoder()
+        shared = self._encoder
         return [Request(shared, texts, [shared.num_layers])]
 
     def signature_fields(self) -> dict[str, Any]:
-        shared = self._encoder()
+        shared = self._encoder
         return {
             "model": shared.identity,
             "pooling": "mean",
@@ -219,7 +220,9 @@ class Vert(Metric):
     def keys(self) -> tuple[str, ...]:
         return ("vert", "vert_similarity", Key("vert_distance", higher_is_better=False))
 
+    @cached_property
     def _sentence_encoder(self) -> SentenceEncoder:
+        """Found and verified once in the life of the metric."""
         model = self._model()
         config = Path(model).expanduser() / "config.json"
         if config.is_file() and json.loads(config.read_text()).get("model_type") == _INFERSENT:
@@ -228,7 +231,7 @@ class Vert(Metric):
 
     def signature_fields(self, statistics: Any) -> dict[str, Any]:
         return {
-            **self._sentence_encoder().signature_fields(),
+            **self._sentence_encoder.signature_fields(),
             **self.words.signature_fields(),
             "words": "letters",
             "stop_words": self.stop_words_name,
@@ -238,7 +241,7 @@ class Vert(Metric):
         }
 
     def requests(self, examples: Sequence[Example]) -> list[Request]:
-        return self._sentence_encoder().requests(distinct_texts(examples))
+        return self._sentence_encoder.requests(distinct_texts(examples))
 
     def score_examples(self, examples: Sequence[Example], statistics: Any) -> Values:
         parts, bags, truncated = self._parts(examples)
@@ -267,7 +270,7 @@ class Vert(Metric):
     ) -> tuple[dict[tuple[str, str], tuple[float, float, float]], dict[str, Bag], dict[str, bool]]:
         """VERT, similarity and distance of each pair; the bags of words; and which texts were cut."""
         texts = distinct_texts(examples)
-        encoder = self._sentence_encoder()
+        encoder = self._sentence_encoder
         embeddings = dict(zip(texts, encoder.embed(texts), strict=True))
         bags = {text: Bag(embedded, ("word",)) for text, embedded in self.words.embed(texts).items()}
         pairs = list(dict.fromkeys((e.prediction, r) for e in examples for r in e.references))

@@ -15,6 +15,7 @@ import pytest
 from summarily.cli import main
 from summarily.metrics import METRICS, scorecard
 from summarily.metrics.base import Score
+from summarily.support import weights
 from tests.metrics.suite import CASES, TOLERANCE, corpus, forget, make, options_of
 
 every_metric = pytest.mark.parametrize("name", CASES)
@@ -180,3 +181,13 @@ def test_two_processes_print_the_numbers_of_one(tmp_path):
         assert one[name]["counts"] == two[name]["counts"]
         for key, values in one[name]["per_example"].items():
             assert close(values, two[name]["per_example"][key]), (name, key)
+
+
+@pytest.mark.parametrize("name", sorted({*CASES} - {"rouge"}))
+def test_weights_are_resolved_once_in_the_life_of_a_metric(name, monkeypatch):
+    metric = make(name)
+    metric.compute(["a cat sat"], ["the cat sat"])
+    monkeypatch.setattr(weights, "resolve", lambda *_, **__: pytest.fail("resolved again"))
+    predictions, references, _ = corpus()
+    assert len(metric.compute(predictions[:2], references[:2])) == 2
+    assert metric.explain(predictions[0], references[0]) and metric.signature()
