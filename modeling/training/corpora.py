@@ -11,9 +11,12 @@ another). What a split has lost, and why, is in `Corpus.dropped`.
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import hashlib
+import inspect
 import re
+import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -21,6 +24,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from summarily.modeling.data import data_of, texts_of
+from summarily.modeling.training import articles
 from summarily.modeling.training.articles import with_stops, without_furniture
 from summarily.modeling.training.random_starts import StartTokenizer
 from summarily.modeling.training.recipe import DataSection
@@ -357,9 +361,18 @@ def _prepared(section: DataSection, name: str, data: str | Path | None) -> Any:
     else:
         raw = _load(section, name, folder / path if path else None)
     columns = raw.column_names or list(next(iter(raw)))
-    return raw.map(
-        functools.partial(prepare_row, section=section), remove_columns=columns, features=_prepared_features()
-    )
+    options = {"remove_columns": columns, "features": _prepared_features()}
+    if not section.streaming:
+        # The cache of `datasets` knows a function by its name alone: what was prepared by other code is not used.
+        options["new_fingerprint"] = _fingerprint(raw, section)
+    return raw.map(functools.partial(prepare_row, section=section), **options)
+
+
+def _fingerprint(rows: Any, section: DataSection) -> str:
+    from datasets.fingerprint import Hasher
+
+    code = [inspect.getsource(module) for module in (articles, sys.modules[__name__])]
+    return Hasher.hash([rows._fingerprint, dataclasses.asdict(section), code])
 
 
 def _prepared_features() -> Any:

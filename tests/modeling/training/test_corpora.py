@@ -295,3 +295,16 @@ def test_an_article_loses_its_furniture_and_a_summary_keeps_its_sentences_apart(
     assert prepared["source"] == "It rained.\nThen it stopped."
     assert prepared["target"] == "It rained.\nThen it stopped."
     assert prepared["references"] == ["It rained.\nThen it stopped."]
+
+
+def test_what_other_code_prepared_is_not_taken_from_the_cache(tmp_path, monkeypatch):
+    (tmp_path / "pairs.jsonl").write_text(json.dumps({"text": "It rained all day.", "title": "Rain"}))
+    section = DataSection(files={"train": "pairs.jsonl"}, source="text", target="title")
+    section = dataclasses.replace(section, validation="train", test="train")
+    assert load_corpus(section, tmp_path)["train"]["source"] == ["It rained all day."]
+    monkeypatch.setattr(corpora, "clean", lambda text, section: text.upper())
+    assert load_corpus(section, tmp_path)["train"]["source"] == ["It rained all day."], (
+        "the same code: cached"
+    )
+    monkeypatch.setattr(corpora.inspect, "getsource", lambda module: "changed")
+    assert load_corpus(section, tmp_path)["train"]["source"] == ["IT RAINED ALL DAY."]
