@@ -19,6 +19,7 @@ BENCHMARKS := $(filter-out __init__ timing,$(basename $(notdir $(wildcard tests/
 .PHONY: demo space test test-cpus mutants test-browser pictures lint types bench slow study-apes study-apeso study-attention study-long study-self-critical clean
 
 demo: $(VENV)/demo.installed
+	$(BIN)/summarily summarize --sample
 	$(BIN)/summarily score --sample
 	$(BIN)/summarily compare --sample --no-signatures
 	@echo; echo "The same in the browser: make space"

@@ -57,7 +57,7 @@ class Summarizer:
 
     def __init__(
         self,
-        checkpoint: str,
+        checkpoint: str = "news",
         *,
         device: str | None = None,
         dtype: str | None = None,

@@ -10,6 +10,7 @@ from typing import Any
 
 from summarily.support.errors import InputError
 from summarily.support.files import write_atomically
+from summarily.support.sample import load_sample
 from summarily.support.tables import TABLE_ENDINGS, column, read_lines, read_table
 
 
@@ -19,11 +20,15 @@ def add_parser(commands: Any) -> None:
         "summarize",
         help="summarize texts with a shipped or a Hub model",
         description="Summarize a text file, standard input (-), or a column of a table.",
-        epilog="examples: summarily summarize story.txt;  cat story.txt | summarily summarize - --model headlines;  "
+        epilog="examples: summarily summarize --sample;  summarily summarize story.txt;  "
+        "cat story.txt | summarily summarize - --model headlines;  "
         "summarily summarize articles.jsonl --column source --output out.jsonl",
     )
-    parser.add_argument("file", metavar="FILE|-", help="a text, a table (jsonl, csv, tsv, parquet), or -")
-    parser.add_argument("--model", default="headlines", help="shipped name, folder or Hub id (%(default)s)")
+    parser.add_argument(
+        "file", nargs="?", metavar="FILE|-", help="a text, a table (jsonl, csv, tsv, parquet), or -"
+    )
+    parser.add_argument("--sample", action="store_true", help="show a bundled article and its summary")
+    parser.add_argument("--model", default="news", help="shipped name, folder or Hub id (%(default)s)")
     parser.add_argument("--column", default="source", help="of a table (default: %(default)s)")
     parser.add_argument("--lines", action="store_true", help="a text file holds one text per line")
     parser.add_argument("--max-length", type=int, help="of a summary, in tokens")
@@ -44,6 +49,8 @@ def _run(options: Any) -> int:
     from summarily.modeling.generation.summarizer import Summarizer
 
     texts = _texts(options)
+    if options.sample:
+        print(f"An article of the bundled sample:\n\n{texts[0]}\n\nIts summary by {options.model}:\n")
     summarizer = Summarizer(options.model, trust_remote_code=options.trust_remote_code)
     generation = {} if options.beams is None else {"num_beams": options.beams}
     with warnings.catch_warnings():
@@ -73,6 +80,12 @@ def _note(message: str) -> None:
 
 
 def _texts(options: Any) -> list[str]:
+    if options.sample:
+        if options.file:
+            raise InputError(f"--sample shows a bundled article; leave out {options.file}, or --sample.")
+        return [load_sample()[0]["source"]]
+    if not options.file:
+        raise InputError("name a file, - for standard input, or --sample.")
     if options.file == "-":
         whole = sys.stdin.read()
         texts = whole.splitlines() if options.lines else [whole]
