@@ -13,7 +13,7 @@ import summarily.modeling  # noqa: F401 - registers the classes
 from summarily.hub_cards import folder, shipped, summarizers
 
 LIMIT = 12 * 2**20
-LIMITS = {"denoiser": 15 * 2**20}
+LIMITS = {"denoiser": 15 * 2**20, "news": 15 * 2**20}
 
 
 @pytest.mark.parametrize("name", shipped())
@@ -65,6 +65,50 @@ def test_the_headline_model_is_the_mechanism_its_config_names(headlines):
     config = json.loads((Path(folder("headlines")) / "config.json").read_text())
     assert model.config.attention_type == config["attention_type"] == "relative"
     assert sum(p.numel() for p in model.parameters()) < 3_000_000
+
+
+@pytest.fixture(scope="module")
+def news():
+    from summarily import Summarizer
+
+    return Summarizer()
+
+
+def test_the_default_summarizer_is_news_and_keeps_to_the_article(news):
+    """An invented article: the summary is short, of whole sentences, about it, and all but made of its words."""
+    from summarily.support.sample import load_sample
+    from summarily.support.text import sentences
+
+    article = load_sample()[0]["source"]
+    summary = news(article)
+    words = re.findall(r"[\w']+", summary.lower())
+    known = set(re.findall(r"[\w']+", article.lower()))
+    assert 15 <= len(words) <= 90
+    assert summary.endswith((".", "!", "?", "'", '"')) and len(sentences(summary)) >= 2
+    assert "Chepkorir" in summary and "Marathon" in summary
+    assert sum(word in known for word in words) >= 0.85 * len(words), summary
+
+
+def test_news_is_merged_in_float32_and_loads_with_stock_transformers(news):
+    from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
+
+    import summarily
+
+    place = summarily.checkpoint("news")
+    model, info = AutoModelForSeq2SeqLM.from_pretrained(place, output_loading_info=True)
+    assert not any(info.values()) and model.dtype == torch.float32 == news.model.dtype
+    assert type(model).__name__ == "T5ForConditionalGeneration"
+    inputs = AutoTokenizer.from_pretrained(place)(
+        "summarize: The council voted for a library.", return_tensors="pt"
+    )
+    theirs = model.generate(**inputs)
+    ours = news("The council voted for a library.")
+    assert news.tokenizer.decode(theirs[0], skip_special_tokens=True).strip() == ours
+
+
+def test_news_counts_and_says_what_it_does_not_read(news):
+    with pytest.warns(UserWarning, match=r"1 of 1 texts .* longer than the 512 tokens"):
+        news("The council voted for a library. " * 100, max_length=3, num_beams=1)
 
 
 @pytest.fixture(scope="module")
