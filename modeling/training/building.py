@@ -160,7 +160,6 @@ def add_adapter(model: PreTrainedModel, section: AdapterSection) -> None:
         lora_alpha=section.alpha if section.alpha is not None else rank,
         lora_dropout=section.dropout,
         target_modules=section.targets or "all-linear",
-        task_type="SEQ_2_SEQ_LM",
     )
     model.add_adapter(config)
     if section.start is not None:
