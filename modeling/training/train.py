@@ -453,7 +453,7 @@ def make_evaluate(
 
     def evaluate(model: Any) -> dict[str, float]:
         with untouched_random_state():
-            scores = {LOSS: token_loss(model, validation, collate, tokens, accelerator)}
+            scores: dict[str, float] = {LOSS: token_loss(model, validation, collate, tokens, accelerator)}
             if section.select != LOSS:
                 summaries = summarize(model, tokenizer, subset, collate, section, tokens, accelerator)
                 scores |= score_summaries(summaries, subset, section, accelerator)[0]

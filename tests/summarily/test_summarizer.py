@@ -236,22 +236,33 @@ def test_progress_is_shown_when_asked(tiny, capsys):
 def test_the_command(headlines, tmp_path, capsys, monkeypatch):
     story = tmp_path / "story.txt"
     story.write_text(STORY, encoding="utf-8")
-    assert main(["summarize", str(story)]) == 0
+    assert main(["summarize", str(story), "--model", "headlines"]) == 0
     assert capsys.readouterr().out.strip() == headlines(STORY)
     monkeypatch.setattr("sys.stdin", io.StringIO(f"{STORY}\n{OTHER}\n"))
-    assert main(["summarize", "-", "--lines", "--beams", "2"]) == 0
+    assert main(["summarize", "-", "--lines", "--beams", "2", "--model", "headlines"]) == 0
     assert capsys.readouterr().out.splitlines() == headlines([STORY, OTHER], num_beams=2)
     table, output = tmp_path / "in.jsonl", tmp_path / "out.jsonl"
     table.write_text(json.dumps({"source": STORY}) + "\n", encoding="utf-8")
-    assert main(["summarize", str(table), "--output", str(output)]) == 0
+    assert main(["summarize", str(table), "--model", "headlines", "--output", str(output)]) == 0
     assert json.loads(output.read_text()) == {"text": STORY, "summary": headlines(STORY)}
     story.write_text(" ".join([STORY] * 20), encoding="utf-8")
-    assert main(["summarize", str(story)]) == 0
+    assert main(["summarize", str(story), "--model", "headlines"]) == 0
     captured = capsys.readouterr()
     assert "long='chunk' reads everything" in captured.err and "summarizer.py" not in captured.err
     story.write_text(" \n", encoding="utf-8")
-    assert main(["summarize", str(story)]) == 2
+    assert main(["summarize", str(story), "--model", "headlines"]) == 2
     assert "holds no text" in capsys.readouterr().err
+
+
+def test_the_command_shows_a_bundled_article_and_its_summary(headlines, capsys):
+    assert main(["summarize", "--sample", "--model", "headlines"]) == 0
+    article = summarily.load_sample()[0]["source"]
+    shown = capsys.readouterr().out
+    assert article in shown and shown.rstrip().endswith(headlines(article))
+    assert main(["summarize", "--sample", "story.txt"]) == 2
+    assert "leave out story.txt" in capsys.readouterr().err
+    assert main(["summarize"]) == 2
+    assert "name a file, - for standard input, or --sample" in capsys.readouterr().err
 
 
 def test_the_public_name():
