@@ -15,10 +15,10 @@ Span = tuple[int, int]
 
 
 class ApesoData(PointerGeneratorData):
-    """`entity_labels`: 1 for the tokens of salient entities, which are those of the summary that is to be written."""
+    """`salient_tokens`: 1 for the tokens of salient entities, which are those of the summary that is to be written."""
 
-    padding = {"entity_labels": 0}
-    loss_only = ("entity_labels",)
+    padding = {"salient_tokens": 0}
+    loss_only = ("salient_tokens",)
 
 
 def salient_spans(
@@ -50,14 +50,14 @@ def mark(offsets: Sequence[Span], spans: Sequence[Span]) -> list[int]:
     return [int(any(start < right and left < end for left, right in spans)) for start, end in offsets]
 
 
-def entity_labels(
+def salient_tokens(
     tokenizer: PreTrainedTokenizerBase,
     sources: Sequence[str],
     references: Sequence[str | Sequence[str]],
     max_length: int | None = None,
     recognise: Any = None,
 ) -> list[list[int]]:
-    """The entity labels of sources, one for each of the tokens that `tokenizer` leaves within `max_length`.
+    """Sources' marks, 1 where a token belongs to a salient entity, for the tokens left within `max_length`.
 
     Only the part of a source that is left is searched for entities.
 
@@ -67,7 +67,7 @@ def entity_labels(
         >>> tokenizer = train_tokenizer(["Oslo froze"], TokenizerSection(kind="word", min_frequency=1))
         >>> from summarily.support.cloze.recognition import Mention
         >>> find_oslo = lambda texts: [[Mention("Oslo", "GPE")] if "Oslo" in text else [] for text in texts]
-        >>> entity_labels(tokenizer, ["Today Oslo froze"], ["Oslo froze"], recognise=find_oslo)
+        >>> salient_tokens(tokenizer, ["Today Oslo froze"], ["Oslo froze"], recognise=find_oslo)
         [[0, 1, 0, 0]]
     """
     if recognise is None:

@@ -79,13 +79,13 @@ class ApesoModel(PointerGeneratorModel):
 
 
 class ApesoForConditionalGeneration(PointerGeneratorForConditionalGeneration):
-    """The summarizer. With `entity_labels` (1 for the tokens of salient entities) beside `labels`, an example's loss is
+    """The summarizer. With `salient_tokens` (1 for the tokens of salient entities) beside `labels`, an example's loss is
 
         delta * mean BCE of its source tokens + (1 - delta) * mean NLL of its labels          (Eq. 5)
 
     and without them the NLL alone. A batch weighs its examples by their labels, as the NLL does.
 
-    `generate(..., gold_entities=labels)` makes the gold positions the entity attention; `entity_labels` do not, so that
+    `generate(..., gold_entities=labels)` makes the gold positions the entity attention; `salient_tokens` do not, so that
     a trainer that hands all columns to `generate` gives nothing away.
 
     Example:
@@ -94,7 +94,7 @@ class ApesoForConditionalGeneration(PointerGeneratorForConditionalGeneration):
     >>> config = ApesoConfig(vocab_size=50, embedding_size=8, hidden_size=16)
     >>> model = ApesoForConditionalGeneration(config).eval()
     >>> ids = torch.tensor([[5, 50, 7, 51, 1]])
-    >>> model(input_ids=ids, labels=ids, entity_labels=torch.tensor([[0, 1, 0, 0, 0]])).loss.shape
+    >>> model(input_ids=ids, labels=ids, salient_tokens=torch.tensor([[0, 1, 0, 0, 0]])).loss.shape
     torch.Size([])
     >>> model.model.encoder(ids).entity_attention.shape
     torch.Size([1, 5])
@@ -115,7 +115,7 @@ class ApesoForConditionalGeneration(PointerGeneratorForConditionalGeneration):
         use_cache=None,
         output_attentions=None,
         num_items_in_batch: torch.Tensor | int | None = None,
-        entity_labels=None,
+        salient_tokens=None,
         **kwargs,
     ) -> Seq2SeqLMOutput:
         return super().forward(
@@ -128,16 +128,16 @@ class ApesoForConditionalGeneration(PointerGeneratorForConditionalGeneration):
             use_cache,
             output_attentions,
             num_items_in_batch,
-            entity_labels=entity_labels,
+            salient_tokens=salient_tokens,
             **kwargs,
         )
 
-    def summed_loss(self, losses, labels, encoder_outputs, attention_mask, entity_labels=None, **kwargs):
-        if entity_labels is None:
+    def summed_loss(self, losses, labels, encoder_outputs, attention_mask, salient_tokens=None, **kwargs):
+        if salient_tokens is None:
             return losses.sum()
         logits = encoder_outputs.entity_logits
         mask = torch.ones_like(logits) if attention_mask is None else attention_mask.to(logits.dtype)
-        gold = entity_labels.to(logits.dtype)
+        gold = salient_tokens.to(logits.dtype)
         entropies = F.binary_cross_entropy_with_logits(logits, gold, reduction="none")
         means = (entropies * mask).sum(1) / mask.sum(1)
         targets = (labels != -100).sum(1)

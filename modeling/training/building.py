@@ -57,7 +57,7 @@ REWARD_TEXTS = ("source", "references", *TEXTS)
 def encode_splits(corpus: Corpus, tokenizer: PreTrainedTokenizerBase, recipe: Recipe) -> dict[str, Any]:
     """Token ids of every split. A stream is encoded as it is read; its held-out splits are kept in memory."""
     rows = {name: encode(split, tokenizer, recipe.data) for name, split in corpus.splits.items()}
-    columns = ["input_ids", "labels", *(["entity_labels"] if recipe.data.entities else [])]
+    columns = ["input_ids", "labels", *(["salient_tokens"] if recipe.data.entities else [])]
     if recipe.self_critical.rewards:
         columns += [name for name in REWARD_TEXTS if name in (rows["train"].column_names or ())]
     if not recipe.data.streaming:

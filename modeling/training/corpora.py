@@ -525,7 +525,7 @@ def encode(rows: Any, tokenizer: PreTrainedTokenizerBase, section: DataSection) 
     """Add `input_ids` and `labels`, cut to the section's lengths, special tokens included.
 
     A tokenizer that gives the unknown words of a source ids of their own adds these words as `unknown_words`;
-    `entities` adds `entity_labels`.
+    `entities` adds `salient_tokens`.
     A source is cut at its end, or at both ends (`starts = "random"`), at a place that its id decides.
     """
     return rows.map(functools.partial(_encode_rows, tokenizer=tokenizer, section=section), batched=True)
@@ -557,9 +557,9 @@ def _encode_rows(
     columns = {"input_ids": encoding["input_ids"], "labels": encoding["labels"]}
     columns |= texts_of(tokenizer, encoding)
     if section.entities:
-        from summarily.modeling.apeso.data_apeso import entity_labels
+        from summarily.modeling.apeso.data_apeso import salient_tokens
 
-        columns["entity_labels"] = entity_labels(tokenizer, rows["source"], rows["references"], longest)
+        columns["salient_tokens"] = salient_tokens(tokenizer, rows["source"], rows["references"], longest)
     return columns
 
 

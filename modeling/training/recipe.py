@@ -134,7 +134,7 @@ class DataSection:
     max_target_tokens: int = 128
     starts: Literal["beginning", "random"] = "beginning"  # where a source that is too long starts
     starts_seed: int = 0
-    # Mark the tokens of entities that answer a cloze question about the target: `entity_labels`, for APESO.
+    # Mark the tokens of entities that answer a cloze question about the target: `salient_tokens`, for APESO.
     entities: bool = False
 
 

@@ -142,7 +142,7 @@ def training(repeats: int) -> None:
         seconds = []
         for _ in range(repeats + 1):
             start = time.process_time()
-            model(input_ids=ids, labels=labels, entity_labels=torch.zeros_like(ids)).loss.backward()
+            model(input_ids=ids, labels=labels, salient_tokens=torch.zeros_like(ids)).loss.backward()
             optimizer.step()
             optimizer.zero_grad()
             seconds.append(time.process_time() - start)

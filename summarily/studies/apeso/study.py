@@ -241,9 +241,9 @@ def summarize(
     for start in range(0, len(rows), batch_size):
         batch = [rows[i] for i in order[start : start + batch_size]]
         inputs = collate(
-            [{"input_ids": row["input_ids"], "entity_labels": row["entity_labels"]} for row in batch]
+            [{"input_ids": row["input_ids"], "salient_tokens": row["salient_tokens"]} for row in batch]
         )
-        entities = inputs.pop("entity_labels")
+        entities = inputs.pop("salient_tokens")
         with torch.no_grad():
             ids = model.generate(
                 **inputs,
@@ -279,7 +279,7 @@ def measure_entities(folder: Path, overrides: Sequence[str] = (), batch_size: in
         with torch.no_grad():
             found = model.get_encoder()(inputs["input_ids"], inputs["attention_mask"]).entity_attention
         values.append(found[mask])
-        gold.append(inputs["entity_labels"][mask] == 1)
+        gold.append(inputs["salient_tokens"][mask] == 1)
     every, salient = torch.cat(values), torch.cat(gold)
     ranks = torch.from_numpy(rankdata(every.numpy()))
     count = int(salient.sum())

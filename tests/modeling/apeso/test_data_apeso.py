@@ -1,10 +1,10 @@
-"""Entity labels: whole names of the answers of cloze questions, and nothing else."""
+"""Salient tokens: whole names of the answers of cloze questions, and nothing else."""
 
 from __future__ import annotations
 
 import pytest
 
-from summarily.modeling.apeso.data_apeso import entity_labels, mark, salient_spans
+from summarily.modeling.apeso.data_apeso import mark, salient_spans, salient_tokens
 from summarily.modeling.training.recipe import TokenizerSection
 from summarily.modeling.training.tokenizers import train_tokenizer
 from summarily.support.cloze.recognition import Mention
@@ -20,7 +20,7 @@ def recognise(texts):
 
 def marked(kind: str, max_length: int | None = None, summary: str | list[str] = SUMMARY) -> list[str]:
     tokenizer = train_tokenizer(["the of met left"], TokenizerSection(kind=kind, min_frequency=1))
-    (labels,) = entity_labels(tokenizer, [SOURCE], [summary], max_length, recognise)
+    (labels,) = salient_tokens(tokenizer, [SOURCE], [summary], max_length, recognise)
     encoding = tokenizer(SOURCE, truncation=max_length is not None, max_length=max_length)
     assert len(labels) == len(encoding.input_ids)
     offsets = encoding.encodings[0].offsets

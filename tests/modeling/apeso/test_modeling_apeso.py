@@ -6,7 +6,8 @@ import math
 
 import pytest
 import torch
-from transformers import AutoConfig, AutoModelForSeq2SeqLM
+from transformers import AutoConfig, AutoModelForSeq2SeqLM, Trainer, TrainingArguments
+from transformers.utils import find_labels
 
 from summarily.modeling import ApesoConfig, ApesoForConditionalGeneration
 from summarily.modeling.generation.summary_beam_search import summary_beam_search
@@ -38,7 +39,7 @@ def entity_batch(**options) -> dict[str, torch.Tensor]:
     """Every third token of a source belongs to an entity."""
     batch = copy_batch(**options)
     places = torch.arange(batch["input_ids"].shape[1]) % 3 == 0
-    batch["entity_labels"] = batch["attention_mask"] * places
+    batch["salient_tokens"] = batch["attention_mask"] * places
     return batch
 
 
@@ -48,7 +49,7 @@ def joint_loss(model: ApesoForConditionalGeneration, batch: dict[str, torch.Tens
     total = count = 0.0
     for index in range(len(batch["input_ids"])):
         source, target = unpadded(batch, index)
-        gold = batch["entity_labels"][index].tolist()
+        gold = batch["salient_tokens"][index].tolist()
         predicted = reference.entities(source)
         entropy = -sum(
             math.log(e if label else 1 - e) for e, label in zip(predicted, gold[: len(source)], strict=True)
@@ -66,17 +67,17 @@ class TestLikeEveryModel(Seq2SeqModelChecks):
 
     @pytest.fixture
     def batch(self, model, monkeypatch):
-        """The checks cut and widen batches; the entity labels go along with the source."""
+        """The checks cut and widen batches; the salient tokens go along with the source."""
 
         def row(batch, index):
             alone = row_of(batch, index)
             length = alone["input_ids"].shape[1]
-            return {**alone, "entity_labels": batch["entity_labels"][index : index + 1, :length]}
+            return {**alone, "salient_tokens": batch["salient_tokens"][index : index + 1, :length]}
 
         def widen(batch, more, pad=0):
-            labels = torch.nn.functional.pad(batch["entity_labels"], (0, more))
-            rest = {name: value for name, value in batch.items() if name != "entity_labels"}
-            return {**widen_batch(rest, more, pad), "entity_labels": labels}
+            labels = torch.nn.functional.pad(batch["salient_tokens"], (0, more))
+            rest = {name: value for name, value in batch.items() if name != "salient_tokens"}
+            return {**widen_batch(rest, more, pad), "salient_tokens": labels}
 
         monkeypatch.setattr("tests.modeling.common.row", row)
         monkeypatch.setattr("tests.modeling.common.widen", widen)
@@ -129,12 +130,14 @@ def test_padding_on_the_left_and_holes_are_as_padding_on_the_right(gaps):
     assert torch.equal(right, other)
 
 
-def test_without_entity_labels_the_loss_is_that_of_the_summary_alone():
+def test_without_salient_tokens_the_loss_is_that_of_the_summary_alone():
     model, batch = tiny(), entity_batch()
-    labels = batch.pop("entity_labels")
+    labels = batch.pop("salient_tokens")
     alone = model(**batch).loss
-    assert alone.item() == pytest.approx(tiny(delta=0.0)(**batch, entity_labels=labels).loss.item(), abs=1e-5)
-    assert alone.item() != pytest.approx(model(**batch, entity_labels=labels).loss.item(), abs=1e-4)
+    assert alone.item() == pytest.approx(
+        tiny(delta=0.0)(**batch, salient_tokens=labels).loss.item(), abs=1e-5
+    )
+    assert alone.item() != pytest.approx(model(**batch, salient_tokens=labels).loss.item(), abs=1e-4)
 
 
 def test_gradients_pass_gradcheck():
@@ -178,8 +181,22 @@ def test_loads_as_remote_code(tmp_path):
     assert_loads_as_remote_code([tiny()], copy_batch(), tmp_path)
 
 
+def test_a_trainer_finds_the_labels_and_scores_its_evaluation(tmp_path):
+    """transformers takes every argument of `forward` with "label" in its name for one that evaluation needs."""
+    assert find_labels(ApesoForConditionalGeneration) == ["labels"]
+    batch = copy_batch()
+    rows = [{name: tensor[i] for name, tensor in batch.items()} for i in range(len(batch["input_ids"]))]
+    arguments = TrainingArguments(str(tmp_path), use_cpu=True, report_to=[], disable_tqdm=True)
+    trainer = Trainer(
+        tiny(), arguments, eval_dataset=rows, compute_metrics=lambda p: {"rows": len(p.predictions[0])}
+    )
+    result = trainer.evaluate()
+    assert result["eval_rows"] == len(rows)
+    assert result["eval_loss"] == pytest.approx(tiny()(**batch).loss.item(), rel=1e-5)
+
+
 def test_trains_under_seq2seq_trainer(tmp_path):
-    """The trainer hands `entity_labels` to the loss, and `generate` does not mind them."""
+    """The trainer hands `salient_tokens` to the loss, and `generate` does not mind them."""
     assert_trains_under_seq2seq_trainer(tiny(delta=0.1), entity_batch(), tmp_path, steps=30)
 
 
@@ -203,8 +220,8 @@ def test_a_search_gets_the_predicted_entities_or_the_gold_ones():
     inputs = {name: batch[name] for name in ("input_ids", "attention_mask")}
     with torch.no_grad():
         predicted = model.model.encoder(**inputs).entity_attention
-    gold = batch["entity_labels"].float()
+    gold = batch["salient_tokens"].float()
     torch.testing.assert_close(recorded(model, **inputs), predicted)
-    torch.testing.assert_close(recorded(model, **inputs, gold_entities=batch["entity_labels"]), gold)
+    torch.testing.assert_close(recorded(model, **inputs, gold_entities=batch["salient_tokens"]), gold)
     # Labels that a trainer hands on are no oracle.
-    torch.testing.assert_close(recorded(model, **inputs, entity_labels=batch["entity_labels"]), predicted)
+    torch.testing.assert_close(recorded(model, **inputs, salient_tokens=batch["salient_tokens"]), predicted)

@@ -32,14 +32,14 @@ def examples(count: int, generator: torch.Generator) -> dict[str, torch.Tensor]:
     salient = draw(count, MARKED) < SALIENT_SHARE
     sources.scatter_(1, places, torch.where(salient, *MARKS))
     mentioned = salient & (draw(count, MARKED) < MENTIONED)
-    entity_labels = torch.zeros_like(sources).scatter(1, places + 1, mentioned.long())
+    salient_tokens = torch.zeros_like(sources).scatter(1, places + 1, mentioned.long())
     words = sources.gather(1, places + 1)
     # Mentioned words first, in their order, then the end.
     first = (~mentioned).long().argsort(dim=1, stable=True)
     labels = torch.cat([words.gather(1, first), torch.full((count, 1), -100)], dim=1)
     position, length = torch.arange(MARKED + 1), mentioned.sum(1, keepdim=True)
     labels = labels.masked_fill(position > length, -100).masked_fill(position == length, END)
-    return {"input_ids": sources, "labels": labels, "entity_labels": entity_labels}
+    return {"input_ids": sources, "labels": labels, "salient_tokens": salient_tokens}
 
 
 def trained(seed: int, delta: float, steps: int = 220) -> ApesoForConditionalGeneration:
@@ -74,7 +74,7 @@ def test_the_layer_learns_what_is_salient_and_the_penalty_asks_for_it():
     batch = examples(100, torch.Generator().manual_seed(1000))
     with torch.no_grad():
         attention = model.model.encoder(batch["input_ids"]).entity_attention
-    gold = batch["entity_labels"] == 1
+    gold = batch["salient_tokens"] == 1
     assert attention[gold].mean() > attention[~gold].mean() + 0.2
     with_penalty, without = f1(model, batch, GAMMA), f1(model, batch, 0.0)
     assert with_penalty > without + 0.05, (with_penalty, without)

@@ -1,4 +1,4 @@
-"""Models that copy in the training engine: extended ids, entity labels, unknown words in predictions, resuming."""
+"""Models that copy in the training engine: extended ids, salient tokens, unknown words in predictions, resuming."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def data(tmp_path, monkeypatch):
     return tmp_path
 
 
-def test_encoded_rows_have_extended_ids_unknown_words_and_entity_labels(data):
+def test_encoded_rows_have_extended_ids_unknown_words_and_salient_tokens(data):
     recipe = load_recipe("apeso_news", SMALL)
     corpus = load_corpus(recipe.data, data)
     tokenizer = train_tokenizer([row["source"] for row in corpus["train"]], recipe.tokenizer)
@@ -66,7 +66,7 @@ def test_encoded_rows_have_extended_ids_unknown_words_and_entity_labels(data):
     size = len(tokenizer)
     assert row["input_ids"][2] == row["labels"][0] == size
     assert row["input_ids"][4] == row["labels"][2] == size + 1
-    assert [i for i, label in enumerate(row["entity_labels"]) if label] == [2, 4]
+    assert [i for i, label in enumerate(row["salient_tokens"]) if label] == [2, 4]
 
 
 def weights(folder) -> dict[str, torch.Tensor]:

@@ -126,5 +126,5 @@ def test_without_the_words_the_hook_is_refused_before_training(tokenizer, rows):
 
 def test_families_say_what_their_rows_have(tokenizer):
     assert data_of(tokenizer).texts == TEXTS == ("unknown_words",)
-    assert PADDING == {"entity_labels": 0, "global_attention_mask": 0} and LOSS_ONLY == ("entity_labels",)
+    assert PADDING == {"salient_tokens": 0, "global_attention_mask": 0} and LOSS_ONLY == ("salient_tokens",)
     assert data_of(object()).texts == ()

@@ -194,7 +194,7 @@ def with_gaps(batch: dict[str, torch.Tensor], gaps: str) -> tuple[dict[str, torc
         places = real.flip(1)
     else:  # every other place, the first one hidden
         places = torch.stack([torch.zeros_like(real), real], dim=2).flatten(1)
-    for name in batch.keys() & {"input_ids", "attention_mask", "entity_labels"}:
+    for name in batch.keys() & {"input_ids", "attention_mask", "salient_tokens"}:
         # What is hidden is no padding: reading it would show.
         filled = torch.full(places.shape, 7 if name == "input_ids" and gaps == "holes" else 0)
         moved[name] = filled.masked_scatter(places, batch[name][real])
