@@ -130,9 +130,14 @@ class StaticEmbedder(Embedder):
         self.out_of_vocabulary = out_of_vocabulary
         self.split = split
 
+    @cached_property
+    def _source(self) -> word_vectors.Source:
+        """Found and verified once in the life of the metric."""
+        return word_vectors.Source.of(self.name)
+
     @property
     def vectors(self) -> word_vectors.Vectors:
-        return word_vectors.load(self.name)
+        return self._source.load()
 
     def check(self) -> None:
         word_vectors.check(self.name)

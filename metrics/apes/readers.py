@@ -10,7 +10,6 @@ entities of the passage. All questions of a call are read in batches.
 
 from __future__ import annotations
 
-import functools
 import math
 import os
 import re
@@ -20,7 +19,7 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from summarily.support import weights
+from summarily.support import models, weights
 from summarily.support.cloze.marks import (
     ENTITY,
     PLACEHOLDER,
@@ -71,15 +70,13 @@ def shipped_folder(reader: str) -> str:
     return folder(name)
 
 
-@functools.cache
-def _load_model(folder: str, revision: str | None, device: str | None) -> Any:
+def _load_trained(resolved: weights.Resolved, device: str | None) -> Any:
     from transformers import AutoModel
 
     import summarily.modeling  # noqa: F401  (registers the readers)
     from summarily.metrics.encoding import default_device, load_pretrained
 
-    model = load_pretrained(AutoModel, weights.Resolved(folder, "", revision))
-    return model.eval().to(device or default_device())
+    return load_pretrained(AutoModel, resolved).eval().to(device or default_device())
 
 
 class TrainedReader:
@@ -115,7 +112,8 @@ class TrainedReader:
         questions: Sequence[Sequence[str]],
         names: Sequence[Mapping[str, str]],
     ) -> list[list[Answer]]:
-        model = _load_model(self.resolved.path_or_id, self.resolved.revision, self.device)
+        key = ("reader", self.resolved, self.device)
+        model = models.get(key, lambda: _load_trained(self.resolved, self.device))
         options = {"relabelled": self.relabel} if self.kind == "attentive" else {}
         return model.answer(passages, questions, names, **options)
 
@@ -179,7 +177,8 @@ class ExtractiveReader:
         """For each window the number of its question, and its mentions with their scores."""
         import torch
 
-        model, tokenizer = _load_extractive(self.resolved, self.device)
+        key = ("extractive", self.resolved, self.device)
+        model, tokenizer = models.get(key, lambda: _load_extractive(self.resolved, self.device))
         longest = min(tokenizer.model_max_length, 384)
         order = sorted(range(len(asked)), key=lambda number: len(asked[number].text))
         for start in range(0, len(order), self.batch_size):
@@ -256,7 +255,6 @@ def _from_scores(scores: Mapping[str, Sequence[float]], names: Mapping[str, str]
     return Answer(best, mass[best] / sum(mass.values()), names.get(best))
 
 
-@functools.cache
 def _load_extractive(resolved: weights.Resolved, device: str | None) -> tuple[Any, Any]:
     from transformers import AutoModelForQuestionAnswering, AutoTokenizer
 

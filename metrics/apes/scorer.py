@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from summarily.metrics.base import Example, Metric, Score, State, Values, make_examples
@@ -112,7 +113,6 @@ class Apes(Metric):
         self.relabel = relabel or ("training" if preset == "paper" else "always")
         one_of("relabel", self.relabel, ("always", "training"))
         self.cache_folder = cache_folder
-        self._loaded: Reader | None = None
 
     @property
     def keys(self) -> tuple[str, ...]:
@@ -127,21 +127,22 @@ class Apes(Metric):
 
     def signature_fields(self, statistics: Any) -> dict[str, Any]:
         return {
-            **self._reader().signature_fields(),
-            "ner": self._recogniser().identity,
+            **self._reader.signature_fields(),
+            "ner": self._recogniser.identity,
             "types": [kind.lower() for kind in recognition.KINDS],
             "aggregate": "pooled",
         }
 
+    @cached_property
     def _reader(self) -> Reader:
-        if self._loaded is None:
-            from summarily.metrics.apes.readers import load_reader
+        from summarily.metrics.apes.readers import load_reader
 
-            always = self.relabel == "always"
-            self._loaded = load_reader(self.reader, self.model, self.revision, self.device, always)
-        return self._loaded
+        always = self.relabel == "always"
+        return load_reader(self.reader, self.model, self.revision, self.device, always)
 
+    @cached_property
     def _recogniser(self) -> recognition.Recogniser:
+        """Found and verified once in the life of the metric."""
         return recognition.recogniser(self.ner, self.cache_folder)
 
     # --- scoring ---
@@ -173,7 +174,7 @@ class Apes(Metric):
 
     def read(self, examples: Sequence[Example]) -> list[Read]:
         """Make the questions of some examples, and answer them."""
-        recognise = self._recogniser()
+        recognise = self._recogniser
         # One call for all texts, so that they are read in full batches; what follows finds them remembered.
         recognise(list(dict.fromkeys(text for example in examples for text in _texts(example))))
         known: dict[tuple[tuple[str, ...], str | None], Cloze] = {}
@@ -183,7 +184,7 @@ class Apes(Metric):
             if about not in known:
                 known[about] = make_cloze(example.references, source=example.source, recognise=recognise)
             reads.append(_anonymised(example.prediction, known[about], recognise([example.prediction])[0]))
-        answers = self._reader().answer(
+        answers = self._reader.answer(
             [read.passage for read in reads],
             [read.questions for read in reads],
             [read.names for read in reads],
@@ -243,8 +244,10 @@ class Apes(Metric):
         return super().state(predictions, either(references, questions), sources)
 
     def __getstate__(self) -> dict[str, Any]:
-        # A worker process loads its own reader.
-        return {**self.__dict__, "_loaded": None}
+        # A worker process loads its own reader and recogniser.
+        return {
+            name: value for name, value in self.__dict__.items() if name not in ("_reader", "_recogniser")
+        }
 
 
 def _texts(example: Example) -> Iterable[str]:

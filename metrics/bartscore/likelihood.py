@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import torch
 
 from summarily.metrics.encoding import Encoded, Encoder, encoder, load_pretrained
+from summarily.support import models
 from summarily.support.errors import InputError
 
 
@@ -33,7 +34,6 @@ class Likelihood:
         return sum(self.log_probabilities) / len(self.log_probabilities)
 
 
-_models: dict[tuple[Any, ...], Any] = {}
 _lock = threading.RLock()
 
 
@@ -51,15 +51,15 @@ class LikelihoodModel:
 
     @property
     def model(self) -> Any:
+        key = ("likelihood", self.texts.resolved, str(self.texts.device), self.texts.dtype)
+        return models.get(key, self._load)
+
+    def _load(self) -> Any:
         from transformers import AutoModelForSeq2SeqLM
 
-        key = (self.texts.resolved, str(self.texts.device), self.texts.dtype)
-        with _lock:
-            if key not in _models:
-                options = {"dtype": getattr(torch, self.texts.dtype)}
-                model = load_pretrained(AutoModelForSeq2SeqLM, self.texts.resolved, **options)
-                _models[key] = model.eval().requires_grad_(False).to(self.texts.device)
-            return _models[key]
+        options = {"dtype": getattr(torch, self.texts.dtype)}
+        model = load_pretrained(AutoModelForSeq2SeqLM, self.texts.resolved, **options)
+        return model.eval().requires_grad_(False).to(self.texts.device)
 
     def __call__(self, pairs: Sequence[Pair], encoded: dict[str, Encoded]) -> dict[Pair, Likelihood]:
         """The likelihood of every distinct pair; `encoded` holds the tokens of all their texts."""

@@ -7,7 +7,6 @@ import itertools
 import json
 import math
 import os
-import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -19,8 +18,8 @@ from summarily.metrics.base import Example, Metric, Values, make_examples, weigh
 from summarily.metrics.encoding import TOKEN_BUDGET, default_device, load_pretrained
 from summarily.metrics.movers import one_of
 from summarily.modeling.bleurt.tokenization_bleurt import PairIds, PairTokenizer
+from summarily.support import models, weights
 from summarily.support import text as text_rules
-from summarily.support import weights
 from summarily.support.errors import InputError
 
 PAPER_MODEL = "Elron/bleurt-large-512"
@@ -79,18 +78,11 @@ def _batches(encoded: dict[Pair, PairIds], token_budget: int) -> Iterator[list[P
         start += rows
 
 
-_models: dict[tuple[Any, ...], PairModel] = {}
-_lock = threading.Lock()
-
-
 def pair_model(resolved: weights.Resolved, device: str | None, dtype: str) -> PairModel:
     """The one model of a configuration in this process."""
     chosen = torch.device(device) if device is not None else default_device()
-    key = (resolved, str(chosen), dtype)
-    with _lock:
-        if key not in _models:
-            _models[key] = PairModel(resolved, chosen, dtype)
-        return _models[key]
+    key = ("bleurt", resolved, str(chosen), dtype)
+    return models.get(key, lambda: PairModel(resolved, chosen, dtype))
 
 
 class Bleurt(Metric):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import threading
 from collections.abc import Iterator
 from typing import Any
 
@@ -23,6 +24,15 @@ def default_device() -> torch.device:
 
 def load_pretrained(auto_class: Any, resolved: weights.Resolved, **options: Any) -> Any:
     """`from_pretrained` without remote code; what cannot be had is a `MissingRequirement`."""
+    with _loading:
+        return _load(auto_class, resolved, options)
+
+
+_loading = threading.RLock()
+"""`from_pretrained` sets the type of new tensors, and we the progress bars, for the whole process."""
+
+
+def _load(auto_class: Any, resolved: weights.Resolved, options: dict[str, Any]) -> Any:
     from transformers.utils import logging
 
     bars = logging.is_progress_bar_enabled()

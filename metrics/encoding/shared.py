@@ -18,7 +18,7 @@ from summarily.metrics.encoding.encoded import Encoded, States
 from summarily.metrics.encoding.loading import default_device, load_pretrained
 from summarily.metrics.encoding.stack import Stack
 from summarily.metrics.encoding.tokens import Tokens
-from summarily.support import weights
+from summarily.support import models, weights
 from summarily.support.errors import InputError
 from summarily.support.files import write_atomically
 
@@ -41,9 +41,6 @@ class Request:
 
 
 # --- the shared instances ---------------------------------------------------------------------------------
-
-_encoders: dict[tuple[Any, ...], Encoder] = {}
-_encoders_lock = threading.Lock()
 
 
 def encoder(
@@ -84,30 +81,23 @@ def encoder(
     if token_budget is None:
         token_budget = TOKEN_BUDGET.get(chosen.type, 2048)
     folder = None if cache_folder is None else os.path.abspath(os.path.expanduser(cache_folder))
-    configuration = (
-        resolved, str(chosen), max_length, side, bool(prefix_space), dtype, token_budget, cache_bytes, folder
-    )  # fmt: skip
-    with _encoders_lock:
-        if configuration not in _encoders:
-            _encoders[configuration] = Encoder(
-                str(model),
-                resolved,
-                chosen,
-                max_length=max_length,
-                side=side,
-                prefix_space=prefix_space,
-                dtype=dtype,
-                token_budget=token_budget,
-                cache_bytes=cache_bytes,
-                cache_folder=folder,
-            )
-        return _encoders[configuration]
+    options: dict[str, Any] = {
+        "max_length": max_length,
+        "side": side,
+        "prefix_space": bool(prefix_space),
+        "dtype": dtype,
+        "token_budget": token_budget,
+        "cache_bytes": cache_bytes,
+        "cache_folder": folder,
+    }
+    key = ("encoder", resolved, str(chosen), *options.values())
+    return models.get(key, lambda: Encoder(str(model), resolved, chosen, **options))
 
 
 def forget() -> None:
     """Drop the vectors that all encoders of this process keep in memory; the models stay loaded."""
-    with _encoders_lock:
-        for shared in _encoders.values():
+    for shared in models.values():
+        if isinstance(shared, Encoder):
             shared.clear()
 
 
@@ -150,7 +140,6 @@ class Encoder:
         self._lock = threading.RLock()
         self._memory = StateCache(cache_bytes)
         self._disk = None if cache_folder is None else Path(cache_folder)
-        self._stack: Stack | None = None
         self._tokens: Tokens | None = None
         self._config: Any = None
 
@@ -199,7 +188,7 @@ class Encoder:
     @property
     def model(self) -> PreTrainedModel:
         """The loaded model, for reading only: it is shared."""
-        return self._loaded().model
+        return self._stack.model
 
     def layer(self, layer: int) -> int:
         """A layer counted from the first (0 to num_layers) or, if negative, from the last (-1)."""
@@ -270,12 +259,11 @@ class Encoder:
                     self._tokens = Tokens(self)
         return self._tokens
 
-    def _loaded(self) -> Stack:
-        if self._stack is None:
-            with self._lock:
-                if self._stack is None:
-                    self._stack = Stack(self)
-        return self._stack
+    @property
+    def _stack(self) -> Stack:
+        """The weights, which encoders share that differ in nothing but limits."""
+        key = ("stack", self.resolved, str(self.device), self.side, self.dtype)
+        return models.get(key, lambda: Stack(self))
 
     def _compute(self, texts: Sequence[str], layers: frozenset[int]) -> Iterator[tuple[str, Encoded]]:
         """Encode distinct texts that are not in memory, and keep what fits."""
@@ -310,7 +298,7 @@ class Encoder:
         for row, (_, encoded) in enumerate(batch):
             ids[row, : lengths[row]] = torch.tensor(encoded.ids)
             mask[row, : lengths[row]] = 1
-        states = self._loaded()(ids.to(self.device), mask.to(self.device), layers)
+        states = self._stack(ids.to(self.device), mask.to(self.device), layers)
         self.forward_passes += len(batch)
         # Without the padding, one text after the other.
         flat = {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import threading
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -41,6 +42,8 @@ class Stack:
         self.num_layers = encoder.num_layers
         self.layers, self.norm = _layers_of(part, self.num_layers)
         self.start_token = _start_token(model.config) if encoder.side == "decoder" else None
+        # Hooks are the model's, and encoders that share it run in threads of their own.
+        self._lock = threading.Lock()
         self.accepts = set(inspect.signature(self.model.forward).parameters)
 
     def __call__(
@@ -53,7 +56,7 @@ class Stack:
             inputs["decoder_input_ids"] = torch.cat([start, ids[:, :-1]], dim=1)
         if "use_cache" in self.accepts:
             inputs["use_cache"] = False
-        with torch.inference_mode():
+        with self._lock, torch.inference_mode():
             if self.layers is None:
                 return self._all_layers(inputs, layers)
             return self._up_to_the_highest(inputs, layers)

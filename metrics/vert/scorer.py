@@ -6,7 +6,7 @@ import json
 import math
 import os
 from collections.abc import Collection, Sequence
-from functools import cache, cached_property
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -25,8 +25,8 @@ from summarily.metrics.movers import (
     one_of,
     too_many,
 )
+from summarily.support import models, weights
 from summarily.support import text as text_rules
-from summarily.support import weights
 from summarily.support.errors import InputError, MissingRequirement
 from summarily.support.keys import Key
 
@@ -111,7 +111,8 @@ class InferSent:
     def embed(self, texts: Sequence[str]) -> NDArray[np.float64]:
         import torch
 
-        model, tokenizer = _load_infersent(self.resolved.path_or_id, self.device)
+        key = ("infersent", self.resolved, self.device)
+        model, tokenizer = models.get(key, self._load)
         sentences = [text_rules.sentences(text) or [text] for text in texts]
         rows = sorted(range(len(texts)), key=lambda row: -len(texts[row]))
         result = np.empty((len(texts), 2 * model.config.hidden_size))
@@ -123,6 +124,15 @@ class InferSent:
             result[batch] = output.pooler_output.double().cpu().numpy()
         return result
 
+    def _load(self) -> tuple[Any, Any]:
+        from summarily.modeling.infersent.modeling_infersent import InferSentModel
+        from summarily.modeling.infersent.tokenization_infersent import InferSentTokenizer
+
+        folder = self.resolved.path_or_id
+        model = InferSentModel.from_pretrained(folder).eval()
+        placed = model if self.device is None else model.to(self.device)
+        return placed, InferSentTokenizer.from_pretrained(folder)
+
     def truncated(self, texts: Sequence[str]) -> list[bool]:
         return [False] * len(texts)
 
@@ -131,15 +141,6 @@ class InferSent:
 
     def signature_fields(self) -> dict[str, Any]:
         return {"model": self.resolved.identity, "pooling": "max", "tokenizer": "infersent"}
-
-
-@cache
-def _load_infersent(folder: str, device: str | None) -> tuple[Any, Any]:
-    from summarily.modeling.infersent.modeling_infersent import InferSentModel
-    from summarily.modeling.infersent.tokenization_infersent import InferSentTokenizer
-
-    model = InferSentModel.from_pretrained(folder).eval()
-    return (model if device is None else model.to(device)), InferSentTokenizer.from_pretrained(folder)
 
 
 # --- the metric -------------------------------------------------------------------------------------------

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 import threading
-from collections import OrderedDict
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
@@ -21,14 +20,13 @@ from summarily.modeling.generation.summarizer import Summarizer
 from summarily.modeling.generation.summary_beam_search import summary_beam_search
 from summarily.spaces.markup import heat_map, note, number, shaded_words, table
 from summarily.spaces.serving import check_length
+from summarily.support import models
 from summarily.support.errors import InputError
 from summarily.support.shipped import summarizers
 
 LONGEST_TEXT = 80_000
 LARGEST_CHECKPOINT = 2 * 2**30
 """Bytes of weights that are fetched from the Hub."""
-LOADED = 2
-"""Checkpoints that are kept in memory."""
 MOST_COLUMNS = 48
 """Source tokens of a heat map."""
 
@@ -94,26 +92,23 @@ class Written:
 
 # --- models -----------------------------------------------------------------------------------------------
 
-_loaded: OrderedDict[str, Summarizer] = OrderedDict()
 _lock = threading.Lock()
 
 
 def summarizer(name: str) -> Summarizer:
-    """A shipped checkpoint or one from the Hub; the last few stay loaded."""
+    """A shipped checkpoint or one from the Hub."""
     name = (name or "").strip()
     ours = name in summarizers()
     if not ours:
         _check_hub_id(name)
-    with _lock:
-        if name not in _loaded:
-            if not ours:
-                _check_size(name)
-            # Never with the server's own token: what its owner may read is not for every visitor.
-            _loaded[name] = Summarizer(name, token=None if ours else False)
-        _loaded.move_to_end(name)
-        while len(_loaded) > LOADED:
-            _loaded.popitem(last=False)
-        return _loaded[name]
+
+    def load() -> Summarizer:
+        if not ours:
+            _check_size(name)
+        # Never with the server's own token: what its owner may read is not for every visitor.
+        return Summarizer(name, token=None if ours else False)
+
+    return models.get(("summarizer", name), load)
 
 
 def _check_hub_id(name: str) -> None:

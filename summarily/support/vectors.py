@@ -19,9 +19,9 @@ import os
 import re
 import shutil
 import tempfile
-import threading
 import zipfile
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from itertools import repeat
 from pathlib import Path
 from typing import IO, Any
@@ -29,7 +29,7 @@ from typing import IO, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from summarily.support import weights
+from summarily.support import models, weights
 from summarily.support.errors import InputError, MissingRequirement
 from summarily.support.folders import cache_folder
 
@@ -95,11 +95,6 @@ class Vectors:
 
 # --- loading ----------------------------------------------------------------------------------------------
 
-_loaded: dict[tuple[str, int], Vectors] = {}
-_pinned: dict[str, Vectors] = {}
-"""Those of pip packages, which do not change while a process runs."""
-_lock = threading.Lock()
-
 
 def load(name: str | os.PathLike[str] = "glove-6b-50d") -> Vectors:
     """The vectors of this name or path, loaded once per process.
@@ -108,16 +103,26 @@ def load(name: str | os.PathLike[str] = "glove-6b-50d") -> Vectors:
         >>> "snow" in load()
         True
     """
-    with _lock:
-        if str(name) in _pinned:
-            return _pinned[str(name)]
+    return Source.of(name).load()
+
+
+@dataclass(frozen=True)
+class Source:
+    """Vectors that were found, and are loaded when they are wanted."""
+
+    name: str
+    path: Path
+    changed: int
+    """When, so that a file written anew is read anew."""
+
+    @classmethod
+    def of(cls, name: str | os.PathLike[str]) -> Source:
         path = _locate(name)
-        key = (os.path.realpath(path), path.stat().st_mtime_ns)
-        if key not in _loaded:
-            _loaded[key] = _load(path, name)
-        if str(name) in weights.WEIGHTS and not Path(name).exists():
-            _pinned[str(name)] = _loaded[key]
-        return _loaded[key]
+        return cls(str(name), path, path.stat().st_mtime_ns)
+
+    def load(self) -> Vectors:
+        key = ("vectors", os.path.realpath(self.path), self.changed)
+        return models.get(key, lambda: _load(self.path, self.name))
 
 
 def check(name: str | os.PathLike[str]) -> None:

@@ -10,6 +10,7 @@ import torch
 from summarily import Summarizer
 from summarily.spaces.summarize import writing
 from summarily.spaces.summarize.writing import Settings, write
+from summarily.support import models
 from summarily.support.errors import InputError
 
 TEXT = "Acme Corp said its board approved a two-for-one stock split and raised its dividend."
@@ -75,9 +76,10 @@ def apeso(monkeypatch):
     torch.manual_seed(0)
     config = ApesoConfig(vocab_size=len(tokenizer), embedding_size=8, hidden_size=16)
     model = ApesoForConditionalGeneration(config)
-    monkeypatch.setitem(writing._loaded, "tiny", Summarizer.of(model, tokenizer))
+    monkeypatch.setattr(writing, "Summarizer", lambda name, **options: Summarizer.of(model, tokenizer))
     monkeypatch.setattr(writing, "summarizers", lambda: ["tiny"])
-    return "tiny"
+    yield "tiny"
+    models.forget()
 
 
 def test_apeso_shows_entities_and_takes_their_penalty(apeso):

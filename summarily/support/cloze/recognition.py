@@ -17,11 +17,10 @@ import threading
 import weakref
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Sequence
-from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from summarily.support import weights
+from summarily.support import models, weights
 from summarily.support.errors import MissingRequirement
 from summarily.support.text import sentence_spans
 
@@ -59,35 +58,27 @@ def recogniser(
         >>> recogniser()(["Angela Merkel arrived in Oslo."])[0][0]
         Mention(name='Angela Merkel', kind='PERSON')
     """
-    return _recogniser(str(model), cache_folder, processes)
-
-
-@cache
-def _recogniser(model: str, cache_folder: str | None, processes: int | None) -> Recogniser:
-    return Recogniser(model, cache_folder, processes)
+    key = ("recogniser", _find(str(model)), cache_folder, processes)
+    return models.get(key, lambda: Recogniser(model, cache_folder, processes))
 
 
 def forget() -> None:
     """Drop what all recognisers of this process remember in memory; the models stay loaded."""
-    for one in list(_recognisers):
-        one.clear()
-
-
-_recognisers: weakref.WeakSet[Recogniser] = weakref.WeakSet()
+    for one in models.values():
+        if isinstance(one, Recogniser):
+            one.clear()
 
 
 class Recogniser:
     """See `recogniser`. Call it with texts; safe to call from several threads."""
 
     def __init__(self, model: str | os.PathLike[str], cache_folder: str | None, processes: int | None):
-        self.model = str(model)
-        self.path, self.identity = _find(self.model)
+        self.path, self.identity = _find(str(model))
         self._processes = _default_processes() if processes is None else processes
         self._memory: OrderedDict[bytes, tuple[Mention, ...]] = OrderedDict()
         self._disk = None if cache_folder is None else _Disk(Path(cache_folder).expanduser(), self.identity)
         self._lock = threading.RLock()
         self._helper: _Helper | None = None
-        _recognisers.add(self)
 
     def __call__(self, texts: Iterable[str]) -> list[tuple[Mention, ...]]:
         texts = list(texts)
@@ -178,11 +169,11 @@ def _find(model: str) -> tuple[str, str]:
     return model, f"{model}@{version}"
 
 
-@cache
 def _pipeline(path: str) -> Any:
     import spacy
 
-    return spacy.load(path, exclude=list(_NOT_NEEDED))
+    changed = os.stat(path).st_mtime_ns if os.path.exists(path) else None
+    return models.get(("spacy", path, changed), lambda: spacy.load(path, exclude=list(_NOT_NEEDED)))
 
 
 def recognise(path: str, texts: Sequence[str]) -> list[tuple[Mention, ...]]:

@@ -10,7 +10,7 @@ import zipfile
 import numpy as np
 import pytest
 
-from summarily.support import vectors
+from summarily.support import models, vectors
 from summarily.support.errors import InputError, MissingRequirement
 from summarily.support.vectors import Vectors, load
 
@@ -153,8 +153,7 @@ def test_what_is_not_there_is_a_missing_requirement(monkeypatch):
 
 def test_glove_is_loaded_in_under_a_second():
     load()  # the disk cache is warm, and the hashes of the files are known
-    vectors._loaded.clear()
-    vectors._pinned.clear()
+    models.forget()
     start = time.process_time()
     found = load()
     assert time.process_time() - start < 1.0
