@@ -4,13 +4,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
 from summarily.metrics.base import Metric, make_examples
 from summarily.metrics.meta_evaluation import reports
-from summarily.metrics.meta_evaluation.correlation import COEFFICIENTS, LEVELS, Layout, coefficient, correlate
+from summarily.metrics.meta_evaluation.correlation import (
+    COEFFICIENTS,
+    LEVELS,
+    Layout,
+    coefficient,
+    correlate,
+    partial,
+)
 from summarily.metrics.meta_evaluation.human import Judgements
 from summarily.metrics.meta_evaluation.reports import Section, Table, bracket, number, p_value
 from summarily.metrics.meta_evaluation.scores import Scored, ScoreStore, numbered, reported, significant
@@ -27,6 +34,25 @@ from summarily.support.errors import InputError
 
 RESAMPLES = 1000
 PERMUTATIONS = 999
+
+LENGTH = "length alone"
+REPETITION = "repetition alone"
+
+
+def controls(summaries: Sequence[str]) -> dict[str, list[float]]:
+    """What a judgement may follow that no metric is needed for: the words of a summary, and the share of its
+    three-word runs that it has not had before.
+
+    Example:
+        >>> controls(["the cat sat", "the cat sat the cat sat"])
+        {'length alone': [3.0, 6.0], 'repetition alone': [1.0, 0.75]}
+    """
+    words = [summary.lower().split() for summary in summaries]
+    runs = [list(zip(own, own[1:], own[2:], strict=False)) for own in words]
+    return {
+        LENGTH: [float(len(own)) for own in words],
+        REPETITION: significant([len(set(own)) / len(own) if own else 1.0 for own in runs]),
+    }
 
 
 def score_judgements(
@@ -55,6 +81,7 @@ def score_judgements(
         system_names,
         {label: str(score.signature) for label, score in scores.items()},
         {"read": first.describe()},
+        controls(first.summaries),
     )
 
 
@@ -81,6 +108,8 @@ class Agreement:
     p_permutation: float
     p_permutation_holm: float
     """At input level with Kendall's tau, two-sided: does it differ from the baseline's?"""
+    beyond_length: dict[str, tuple[float, Bounds]] = field(default_factory=dict)
+    """By level: the partial correlation given the summary's length, in the study's coefficient."""
 
 
 @dataclass(frozen=True)
@@ -124,6 +153,11 @@ def analyse(
     for i, label in enumerate(labels):
         holm_pair = [corrected[which][places[i]] if i in places else math.nan for which in (0, 1)]
         rows.append(_agreement(scored, question, label, name, resample, resamples, raw[i], holm_pair))
+    untested = (math.nan, math.nan)
+    rows += [
+        _agreement(scored, question, label, name, resample, resamples, untested, untested)
+        for label in scored.controls
+    ]
     return Study(scored.name, question, name, baseline, resample, rows)
 
 
@@ -168,12 +202,16 @@ def _agreement(
     raw: tuple[float, float],
     corrected: Sequence[float],
 ) -> Agreement:
-    column, human = np.array(scored.columns[label]), np.array(scored.human[question])
+    column = np.array({**scored.columns, **scored.controls}[label])
+    human = np.array(scored.human[question])
     rows = np.flatnonzero(~np.isnan(column))
     x, y = column[rows], human[rows]
+    length = (
+        np.array(scored.controls[LENGTH])[rows] if label != LENGTH and LENGTH in scored.controls else None
+    )
     inputs = [str(scored.inputs[row]) for row in rows]
     systems = [str(scored.systems[row]) for row in rows]
-    values, bounds = {}, {}
+    values, bounds, beyond = {}, {}, {}
     by_input = correlate(x, y, "input", name, inputs, systems) if len(rows) else None
     for level in LEVELS:
         found = {each: correlate(x, y, level, each, inputs, systems) for each in COEFFICIENTS}
@@ -183,6 +221,19 @@ def _agreement(
         else:
             draws = bootstrap([x], y, inputs, systems, level, name, resample, resamples)
             bounds[level] = interval(draws[0])
+            if length is not None:
+                others = [
+                    (correlate(one, length, level, name, inputs, systems).value, drawn)
+                    for one, drawn in zip(
+                        (x, y),
+                        bootstrap([x, y], length, inputs, systems, level, name, resample, resamples),
+                        strict=True,
+                    )
+                ]
+                beyond[level] = (
+                    float(partial(values[level][name], others[0][0], others[1][0])),
+                    interval(partial(draws[0], others[0][1], others[1][1])),
+                )
     return Agreement(
         label,
         values,
@@ -196,6 +247,7 @@ def _agreement(
         corrected[0],
         raw[1],
         corrected[1],
+        beyond,
     )
 
 
@@ -240,6 +292,28 @@ def agreement_table(study: Study) -> Table:
     return Table(f"{study.name}, {study.question}: {study.coefficient}", header, rows, note)
 
 
+def beyond_length_table(study: Study) -> Table | None:
+    """Every correlation beside the one that is left when the summary's length is held fixed."""
+    if not any(row.beyond_length for row in study.rows):
+        return None
+    header = ["metric"]
+    for level in LEVELS:
+        header += [level, "given length", "95%"]
+    rows = []
+    for row in study.rows:
+        cells = [row.label]
+        for level in LEVELS:
+            value, bounds = row.beyond_length.get(level, (math.nan, Bounds(math.nan, math.nan, 0)))
+            cells += [number(row.values[level][study.coefficient]), number(value), bracket(*bounds[:2])]
+        rows.append(cells)
+    note = (
+        "Given length: the partial correlation with the number of words of the summary held fixed, from the three "
+        f"correlations of the level. {LENGTH} is that number itself; {REPETITION} the share of three-word runs that "
+        "a summary has not had before. Neither reads a reference: a metric that is not above them may measure them."
+    )
+    return Table(f"{study.name}, {study.question}: {study.coefficient} beyond length", header, rows, note)
+
+
 def coefficients_table(study: Study) -> Table:
     """All three coefficients at all three levels."""
     header = ["metric", *(f"{level} {sign}" for level in LEVELS for sign in ("r", "rho", "tau"))]
@@ -256,6 +330,8 @@ def section(scored: Scored, studies: Sequence[Study], plots: bool) -> Section:
     result.text += remarks(scored)
     for study in studies:
         result.tables += [agreement_table(study), coefficients_table(study)]
+        if (beyond := beyond_length_table(study)) is not None:
+            result.tables.insert(-1, beyond)
     if plots:
         for study in studies:
             level = "input" if any(row.inputs for row in study.rows) else "pooled"

@@ -98,6 +98,22 @@ def correlate(
     )
 
 
+def partial(xy: ArrayLike, xz: ArrayLike, yz: ArrayLike) -> np.ndarray:
+    """The correlation of x and y with z held fixed, from the three correlations; of arrays, one by one.
+
+    Mean correlations over articles are taken as they are: the mean of correlation matrices is one too. NaN where z
+    decides x or y.
+
+    Example:
+        >>> round(float(partial(0.5, 0.6, 0.4)), 3), round(float(partial(0.24, 0.6, 0.4)), 3)
+        (0.355, 0.0)
+    """
+    xy, xz, yz = (np.asarray(value, dtype=float) for value in (xy, xz, yz))
+    left = (1 - xz**2) * (1 - yz**2)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return np.where(left > 1e-12, (xy - xz * yz) / np.sqrt(np.maximum(left, 0)), np.nan)
+
+
 # --- many weightings of the same points at once -------------------------------------------------------------
 
 

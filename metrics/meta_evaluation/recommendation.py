@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
-from summarily.metrics.meta_evaluation.correlation import correlate
+from summarily.metrics.meta_evaluation.agreement import LENGTH
+from summarily.metrics.meta_evaluation.correlation import correlate, partial
 from summarily.metrics.meta_evaluation.corruption import summary_of
 from summarily.metrics.meta_evaluation.everything import _cost_of
 from summarily.metrics.meta_evaluation.paraphrase import analyse_pairs
@@ -37,6 +39,8 @@ class Ranking:
     bounds: dict[str, tuple[float, float]]
     best: str
     equal: list[str]
+    beyond_length: Ranking | None = None
+    """The same with the number of words of the summaries held fixed, where it is known."""
 
     def sentence(self, costs: Mapping[str, Mapping[str, float]]) -> str:
         low, high = self.bounds[self.best]
@@ -47,9 +51,24 @@ class Ranking:
             named = ", ".join(f"`{label}` {number(self.values[label])}" for label in self.equal)
             text += f"; not told apart from it at 5%: {named}"
         else:
-            text += "; better than every other at 5%"
+            text += "; on these data better than every other at 5%"
         cost = _cost_of(self.best, costs)
-        return text + (f". It costs {cost:.1f} CPU seconds per 1,000 summaries." if cost is not None else ".")
+        text += f". It costs {cost:.1f} CPU seconds per 1,000 summaries." if cost is not None else "."
+        if self.beyond_length is not None:
+            text += " " + self.beyond_length._beyond(self.best)
+        return text
+
+    def _beyond(self, first: str) -> str:
+        """What becomes of the first where length counts for nothing."""
+        low, high = self.bounds[self.best]
+        what = f"{number(self.values[self.best])} ({number(low)} to {number(high)})"
+        if self.best == first:
+            return f"With the summary's length held fixed it is still first: {what}."
+        apart = "" if first in self.equal else ", told apart from it at 5%"
+        return (
+            f"With the summary's length held fixed `{self.best}` is first: {what}; "
+            f"`{first}` has {number(self.values[first])}{apart}."
+        )
 
 
 def rank_by_people(
@@ -60,20 +79,32 @@ def rank_by_people(
     if only is not None:
         labels = [label for label in labels if label in only]
     values, draws = [], []
+    fixed_values, fixed_draws = [], []
     for number_, (scored, question) in enumerate(sets):
         human = scored.human[question]
         inputs, systems = list(map(str, scored.inputs)), list(map(str, scored.systems))
         columns = [np.array(scored.columns[label]) for label in labels]
         values.append([_correlation(column, human, level, inputs, systems) for column in columns])
         resample = resampling_for(len(scored.system_names))
-        draws.append(
-            bootstrap(columns, human, inputs, systems, level, "spearman", resample, _RESAMPLES, seed=number_)
-        )
+
+        def drawn(of: Sequence[ArrayLike], other: Sequence[float]) -> np.ndarray:
+            return bootstrap(of, other, inputs, systems, level, "spearman", resample, _RESAMPLES, number_)  # noqa: B023
+
+        draws.append(drawn(columns, human))
+        length = scored.controls.get(LENGTH)
+        if length is not None and level == "input":
+            of_length = [_correlation(column, length, level, inputs, systems) for column in columns]
+            of_people = _correlation(np.array(human), length, level, inputs, systems)
+            fixed_values.append(partial(values[-1], of_length, of_people))
+            fixed_draws.append(partial(draws[-1], drawn(columns, length), drawn([human], length)))
     what = "mean Spearman correlation" if len(sets) > 1 else "Spearman correlation"
     where = ", ".join(f"{scored.name} {question}" for scored, question in sets)
-    return _ranking(
-        purpose, f"{what} ({level} level; {where})", labels, np.mean(values, 0), np.mean(draws, 0)
-    )
+    measure = f"{what} ({level} level; {where})"
+    found = _ranking(purpose, measure, labels, np.mean(values, 0), np.mean(draws, 0))
+    if len(fixed_values) < len(sets):
+        return found
+    fixed = _ranking(purpose, measure, labels, np.mean(fixed_values, 0), np.mean(fixed_draws, 0))
+    return replace(found, beyond_length=fixed)
 
 
 def _correlation(

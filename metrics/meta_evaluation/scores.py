@@ -311,6 +311,8 @@ class Scored:
     system_names: list[str]
     signatures: dict[str, str]
     notes: dict[str, str] = field(default_factory=dict)
+    controls: dict[str, list[float]] = field(default_factory=dict)
+    """What can be seen of a summary without reading it: its length, and how little it repeats itself."""
 
     def __len__(self) -> int:
         return len(self.inputs)

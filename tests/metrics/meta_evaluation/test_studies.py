@@ -20,7 +20,7 @@ from summarily.metrics.meta_evaluation.agreement import analyse, remarks, score_
 from summarily.metrics.meta_evaluation.correlation import correlate
 from summarily.metrics.meta_evaluation.disagreement import Reading, disagreements, places
 from summarily.metrics.meta_evaluation.human import Judgements
-from summarily.metrics.meta_evaluation.recommendation import recommend
+from summarily.metrics.meta_evaluation.recommendation import rank_by_people, recommend
 from summarily.metrics.meta_evaluation.scores import (
     FirstReferences,
     Scored,
@@ -192,6 +192,61 @@ def test_p_values_are_corrected_for_the_number_of_metrics():
         assert row.p_williams_holm >= row.p_williams and row.p_permutation_holm >= row.p_permutation
     smallest = min(row.p_williams for row in study.rows[1:])
     assert min(row.p_williams_holm for row in study.rows[1:]) == pytest.approx(min(1, 3 * smallest))
+
+
+def with_lengths(rows=240, seed=0) -> Scored:
+    """People reward length and content alike; one metric counts words, another sees the content."""
+    generator = np.random.default_rng(seed)
+    length, content = generator.integers(5, 60, rows).astype(float), generator.normal(size=rows)
+    human = length / 16 + content + 0.3 * generator.normal(size=rows)
+    columns = {"counts": list(length + generator.normal(size=rows)), "sees": list(content)}
+    kept = scored(columns, list(human), [i // 6 for i in range(rows)], list(range(6)) * (rows // 6))
+    kept.controls = {"length alone": list(length), "repetition alone": [1.0] * rows}
+    return kept
+
+
+def test_what_a_metric_owes_to_length_is_told():
+    kept = with_lengths()
+    counts, sees, length, repetition = analyse(kept, resamples=100, permutations=9).rows
+    value, bounds = counts.beyond_length["input"]
+    assert counts.values["input"]["spearman"] > 0.5 and bounds.low < value < bounds.high
+    assert bounds.low < 0 < bounds.high, "with length held fixed nothing is left of it"
+    value, bounds = sees.beyond_length["input"]
+    assert bounds.low > sees.values["input"]["spearman"], "the noise that length is to it has gone"
+    by_hand = [
+        correlate(a, b, "input", "spearman", list(map(str, kept.inputs))).value
+        for a, b in (
+            (kept.columns["sees"], kept.human["overall"]),
+            (kept.columns["sees"], kept.controls["length alone"]),
+            (kept.human["overall"], kept.controls["length alone"]),
+        )
+    ]
+    xy, xz, yz = by_hand
+    assert value == pytest.approx((xy - xz * yz) / math.sqrt((1 - xz**2) * (1 - yz**2)), abs=1e-12)
+    assert length.label == "length alone" and not length.beyond_length
+    assert length.values["pooled"]["spearman"] == pytest.approx(
+        correlate(kept.controls["length alone"], kept.human["overall"]).value
+    )
+    assert math.isnan(repetition.values["input"]["spearman"]), "a constant correlates with nothing"
+    assert math.isnan(length.p_williams_holm), "what is no metric is not tested as one"
+
+
+def test_lengths_are_of_the_summaries_and_stay_in_what_is_kept(tmp_path):
+    judgements = judged_sample()
+    found = score_judgements([judgements], ROUGE)
+    assert found.controls["length alone"] == [float(len(text.split())) for text in judgements.summaries]
+    save_result(tmp_path, "human", "x", found)
+    assert load_results(tmp_path)["human"]["x"].controls == found.controls
+
+
+def test_the_recommendation_names_the_best_beyond_length():
+    kept = with_lengths()
+    people = rank_by_people([(kept, "overall")], "input", "To choose:")
+    assert people.best == "counts" and people.beyond_length.best == "sees"
+    sentence = people.sentence({})
+    assert "`sees` is first" in sentence and "`counts` has" in sentence and "told apart from it" in sentence
+    kept.controls = {}
+    assert rank_by_people([(kept, "overall")], "input", "To choose:").beyond_length is None
 
 
 def test_missing_scores_are_left_out_of_that_metric_alone():
