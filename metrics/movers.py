@@ -447,7 +447,7 @@ class Movers(Metric):
     """What WMS, SMS and S+WMS share.
 
     Args:
-        preset: "light" (GloVe 6B 50-d, MiniLM) or "paper" (GloVe 840B 300-d from the Hub).
+        preset: "light" (GloVe 6B 50-d, MiniLM) or "paper" (GloVe 840B 300-d from the Hub; no contextual ones).
         embeddings: "static" word vectors, or "contextual" ones of an encoder.
         vectors: static vectors (see `vectors.load`).
         model, revision, device: the encoder (see `encoding.encoder`).
@@ -496,6 +496,11 @@ class Movers(Metric):
         for name, value in misplaced.items():
             if value is not None:
                 raise InputError(f"{name}= has no meaning with embeddings={embeddings!r}.")
+        if preset == "paper" and embeddings == "contextual" and model is None:
+            raise InputError(
+                "the paper's contextual embeddings are ELMo's, which no preset has; name an encoder as model=, or leave "
+                "preset= out."
+            )
         if max_points < 1:
             raise InputError(f"max_points={max_points}; expected at least 1.")
         if not math.isfinite(on_empty):

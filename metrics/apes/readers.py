@@ -95,14 +95,10 @@ class TrainedReader:
         model: str | os.PathLike[str] | None = None,
         revision: str | None = None,
         device: str | None = None,
-        relabel: bool = True,
+        relabel: bool | None = None,
     ):
-        if kind == "cross" and not relabel:
-            raise InputError(
-                'the cross reader reads names, not ids; relabel="training" has no meaning for it.'
-            )
         self.kind = kind
-        self.relabel = relabel
+        self.relabel = relabel is not False
         self.resolved = weights.resolve(model or shipped_folder(kind), revision)
         self.device = device
 
@@ -405,24 +401,40 @@ def load_reader(
     model: str | os.PathLike[str] | None = None,
     revision: str | None = None,
     device: str | None = None,
-    relabel: bool = True,
+    relabel: bool | None = None,
 ) -> Reader:
-    """A reader by name (one of `READERS`), or the one that is given.
+    """A reader by name (one of `READERS`), or the one that is given; options that it has not got are refused.
 
     Example:
         >>> load_reader("first").signature_fields()
         {'reader': 'first'}
     """
+    check_options(reader, model=model, revision=revision, device=device, relabel=relabel)
     if not isinstance(reader, str):
         return reader
     if reader in SHIPPED:
         return TrainedReader(reader, model, revision, device, relabel)
     if reader in RULES:
-        if model is not None:
-            raise InputError(f"reader={reader!r} has no model; leave model= out.")
         return RuleReader(reader)
     if reader == "extractive":
         return ExtractiveReader(model, revision, device)
     if reader == "zero-shot":
         return ZeroShotReader(model, revision, device)
     raise InputError(f"there is no reader {reader!r}; expected one of {', '.join(READERS)}, or a Reader.")
+
+
+def check_options(reader: str | Reader, relabel: Any = None, **of_models: Any) -> None:
+    """Raise an InputError that names an option which this reader has no use for."""
+    if not isinstance(reader, str):
+        given = {"relabel": relabel, **of_models}
+        name = next((name for name, value in given.items() if value is not None), "")
+        why = "a reader that is given as an object is used as it is"
+    elif relabel is not None and reader != "attentive":
+        name, why = "relabel", f"reader={reader!r} reads no numbered ids"
+    elif reader in RULES:
+        name = next((name for name, value in of_models.items() if value is not None), "")
+        why = f"reader={reader!r} has no model"
+    else:
+        return
+    if name:
+        raise InputError(f"{why}; leave {name}= out.")

@@ -71,7 +71,8 @@ class Apes(Metric):
             an object with the method `answer` (see `readers.Reader`).
         model, revision, device: the reader's weights, where it has any: a folder or a Hub id.
         ner: what finds entities: "spacy-small", a folder, or an installed spaCy package.
-        relabel: "always" numbers entities by first occurrence in training and in scoring; "training" only in training.
+        relabel: of the attentive reader: "always" numbers entities by first occurrence in training and in scoring;
+            "training" only in training.
         cache_folder: remember the entities that were found on disk.
 
     Example:
@@ -105,13 +106,19 @@ class Apes(Metric):
         relabel: str | None = None,
         cache_folder: str | None = None,
     ):
+        from summarily.metrics.apes.readers import check_options
+
         one_of("preset", preset, ("light", "paper"))
         self.preset = preset
         self.reader = reader or (LIGHT_READER if preset == "light" else "attentive")
         self.model, self.revision, self.device = model, revision, device
         self.ner = ner
-        self.relabel = relabel or ("training" if preset == "paper" else "always")
-        one_of("relabel", self.relabel, ("always", "training"))
+        if relabel is not None:
+            one_of("relabel", relabel, ("always", "training"))
+        check_options(self.reader, relabel, model=model, revision=revision, device=device)
+        if self.reader == "attentive":
+            relabel = relabel or ("training" if preset == "paper" else "always")
+        self.relabel = relabel
         self.cache_folder = cache_folder
 
     @property
@@ -137,7 +144,7 @@ class Apes(Metric):
     def _reader(self) -> Reader:
         from summarily.metrics.apes.readers import load_reader
 
-        always = self.relabel == "always"
+        always = None if self.relabel is None else self.relabel == "always"
         return load_reader(self.reader, self.model, self.revision, self.device, always)
 
     @cached_property

@@ -105,7 +105,7 @@ class Bertscore(Metric):
             raise InputError(
                 f"multi_reference={multi_reference!r}; expected one of {', '.join(MULTI_REFERENCE)}."
             )
-        defaults = PRESETS[preset] if model is None else PRESETS["light"]
+        defaults = PRESETS[preset]
         self.preset = preset
         self.model = defaults["model"] if model is None else model
         self.revision = revision

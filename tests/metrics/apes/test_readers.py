@@ -193,5 +193,5 @@ def test_wrong_choices_are_named():
         load_reader("oracle")
     with pytest.raises(InputError, match="has no model"):
         load_reader("first", "minilm")
-    with pytest.raises(InputError, match="reads names, not ids"):
+    with pytest.raises(InputError, match="reads no numbered ids; leave relabel= out"):
         load_reader("cross", attentive(), relabel=False)

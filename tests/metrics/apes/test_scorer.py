@@ -6,6 +6,7 @@ import evaluate
 import pytest
 
 from summarily.metrics import load
+from summarily.metrics.apes.readers import load_reader
 from summarily.metrics.apes.scorer import Apes
 from summarily.metrics.resampling import mean_intervals
 from summarily.support.cloze.entities import Entities
@@ -195,8 +196,27 @@ def test_the_papers_preset_asks_as_the_authors_did():
     assert "reader:attentive|" in str(paper.signature()) and "relabel:training" in str(paper.signature())
     light = load("apes", reader="attentive", model=attentive())
     assert "relabel:always" in str(light.signature())
+    assert "relabel" not in str(Apes(preset="paper", reader="first").signature())
     with pytest.raises(InputError, match="relabel"):
         Apes(relabel="sometimes")
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"reader": "zero-shot", "relabel": "always"},
+        {"reader": "cross", "relabel": "always"},
+        {"reader": "first", "revision": "main"},
+        {"reader": "first", "device": "cpu"},
+        {"reader": "overlap", "model": "minilm"},
+        {"reader": load_reader("first"), "device": "cpu"},
+        {"reader": load_reader("first"), "relabel": "training"},
+    ],
+)
+def test_an_option_that_a_reader_has_not_got_is_refused(options):
+    name = list(options)[-1]
+    with pytest.raises(InputError, match=f"leave {name}= out"):
+        Apes(**options)
 
 
 def test_a_single_pair_is_a_reward():

@@ -232,6 +232,14 @@ def test_paper_preset_names_its_model_when_it_cannot_be_had():
         load("bertscore", preset="paper").check()
 
 
+def test_a_model_of_ones_own_keeps_the_rest_of_the_preset():
+    signature = str(load("bertscore", preset="paper", model="minilm").signature())
+    assert "rescale:minilm@" in signature and "prefix-space" in signature
+    with pytest.raises(MissingRequirement, match="rescale=False does without"):
+        load("bertscore", preset="paper", model=tiny.checkpoint("bert")).check()
+    load("bertscore", preset="paper", model=tiny.checkpoint("bert"), rescale=False).check()
+
+
 def test_the_baselines_of_an_installed_bert_score_are_found(monkeypatch):
     table = Path(bert_score.__file__).parent / "rescale_baseline" / "en" / "roberta-large-mnli.tsv"
     layer, *_, f = table.read_text().splitlines()[20].split(",")

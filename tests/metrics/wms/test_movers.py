@@ -191,6 +191,7 @@ BAD_OPTIONS = {
     "references": ({"multi_reference": "min"}, "multi_reference='min'"),
     "a model for static vectors": ({"model": "minilm"}, "model= has no meaning"),
     "vectors for an encoder": ({"embeddings": "contextual", "vectors": "x"}, "vectors= has no meaning"),
+    "the paper's encoder": ({"preset": "paper", "embeddings": "contextual"}, "ELMo's.*model="),
     "points": ({"max_points": 0}, "max_points=0"),
     "empty": ({"on_empty": float("nan")}, "on_empty=nan"),
     "stop words": ({"stop_words": "the"}, "stop_words='the'"),
