@@ -5,7 +5,7 @@
 >>> summarizer("Acme Corp said its board approved a two-for-one stock split.")  # doctest: +SKIP
 'acme corp sets stock split'
 
-`pipeline("summarization", model=...)`, which transformers 5 no longer brings, is the same code.
+`pipeline("summarization")`, which transformers 5 no longer brings, is the same code.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from __future__ import annotations
 import functools
 import warnings
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from summarily.support.errors import InputError
@@ -21,6 +22,8 @@ from summarily.support.inputs import checked_text, rows_of
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
+DEFAULT = "news"
+"""The summarizer that is used where none is named."""
 LONG = ("truncate", "chunk", "reduce", "error")
 # Tokenizers that know no limit say so with a very large number.
 _NO_LIMIT = 10**9
@@ -33,7 +36,21 @@ class _Call(NamedTuple):
     long: str
     batch_size: int
     progress: bool | None
+    decoding: dict[str, Any]
     generation: dict[str, Any]
+
+    @property
+    def each(self) -> int:
+        """Summaries of each text."""
+        return int(self.generation.get("num_return_sequences") or 1)
+
+
+@dataclass(frozen=True)
+class Draft:
+    """A summary and its token ids, special ones included; None if it was joined of several."""
+
+    text: str
+    ids: list[int] | None
 
 
 class Summarizer:
@@ -57,7 +74,7 @@ class Summarizer:
 
     def __init__(
         self,
-        checkpoint: str = "news",
+        checkpoint: str = DEFAULT,
         *,
         device: str | None = None,
         dtype: str | None = None,
@@ -128,10 +145,25 @@ class Summarizer:
                 joined summaries again until they fit; "error" refuses.
             max_source_length: take at most so many tokens at once, instead of as many as the model can.
             progress: show a progress bar; by default for more than 32 texts or pieces.
-            generation: anything else that `generate` takes, such as `num_beams=4`.
+            generation: anything else that `generate` takes, such as `num_beams=4`. With `num_return_sequences` above 1
+                there is a list of summaries for each text, best first.
         """
         rows = [texts] if isinstance(texts, str) else rows_of("texts", texts)
         documents = [checked_text(f"texts[{row}]", text) for row, text in enumerate(rows)]
+        call = self._call(max_length, batch_size, long, max_source_length, progress, **generation)
+        written = self._written(documents, call)
+        found = [[draft.text for draft in drafts] if call.each > 1 else drafts[0].text for drafts in written]
+        return found[0] if isinstance(texts, str) else found
+
+    def _call(
+        self,
+        max_length: int | None = None,
+        batch_size: int = 8,
+        long: str = "truncate",
+        max_source_length: int | None = None,
+        progress: bool | None = None,
+        **generation: Any,
+    ) -> _Call:
         if long not in LONG:
             raise InputError(f"long={long!r} is unknown; choose one of {', '.join(LONG)}.")
         if batch_size < 1:
@@ -143,9 +175,10 @@ class Summarizer:
         settings = dict(self._settings)
         if max_length is not None:
             settings.pop("max_length", None)  # one limit on the length, not two
-        call = _Call(self._limit(max_source_length), long, batch_size, progress, {**settings, **generation})
-        summaries = self._summarize(documents, list(range(len(documents))), call)
-        return summaries[0] if isinstance(texts, str) else summaries
+        decoding = {name: generation.pop(name) for name in _DECODING if name in generation}
+        return _Call(
+            self._limit(max_source_length), long, batch_size, progress, decoding, {**settings, **generation}
+        )
 
     def _limit(self, asked: int | None) -> int | None:
         limit = self.source_limit
@@ -157,8 +190,33 @@ class Summarizer:
             raise InputError(f"max_source_length={asked}, but the model takes at most {limit} tokens.")
         return asked
 
+    def _written(self, documents: list[str], call: _Call) -> list[list[Draft]]:
+        """For each text its drafts, best first."""
+        rows = list(range(len(documents)))
+        if call.long not in ("chunk", "reduce") or not self._longer_than(call.limit, documents):
+            self._too_long(documents, rows, call)
+            return self._generate(documents, call)
+        if call.each > 1:
+            raise InputError(
+                f"long={call.long!r} joins one summary of each piece of a long text; num_return_sequences={call.each} "
+                f"needs texts that the model takes at once."
+            )
+        return [[Draft(summary, None)] for summary in self._summarize(documents, rows, call)]
+
     def _summarize(self, documents: list[str], rows: list[int], call: _Call) -> list[str]:
         """The summaries of `documents`, which the caller knows as `texts[row]` for each of `rows`."""
+        too_long = self._too_long(documents, rows, call)
+        pieces = [[document] for document in documents]
+        for place in too_long:
+            pieces[place] = self._chunks(documents[place], self._room(call.limit))
+        written = iter(self._generate([piece for document in pieces for piece in document], call))
+        summaries = [" ".join(filter(None, (next(written)[0].text for _ in document))) for document in pieces]
+        if call.long == "reduce" and too_long:
+            self._reduce(documents, summaries, rows, too_long, call)
+        return summaries
+
+    def _too_long(self, documents: list[str], rows: list[int], call: _Call) -> list[int]:
+        """The places of texts that the model cannot take at once: refused or counted in a warning, if so asked."""
         too_long = self._longer_than(call.limit, documents)
         if too_long and call.long == "error":
             raise InputError(
@@ -169,17 +227,9 @@ class Summarizer:
             warnings.warn(
                 f"{len(too_long)} of {len(documents)} texts (the first is texts[{rows[too_long[0]]}]) are longer than the "
                 f"{call.limit} tokens the model takes; only their beginning is read. long='chunk' reads everything.",
-                stacklevel=3,
+                stacklevel=4,
             )
-        pieces = [[document] for document in documents]
-        if call.long in ("chunk", "reduce"):
-            for place in too_long:
-                pieces[place] = self._chunks(documents[place], self._room(call.limit))
-        written = iter(self._generate([piece for document in pieces for piece in document], call))
-        summaries = [" ".join(filter(None, (next(written) for _ in document))) for document in pieces]
-        if call.long == "reduce" and too_long:
-            self._reduce(documents, summaries, rows, too_long, call)
-        return summaries
+        return too_long
 
     def _reduce(
         self, documents: list[str], summaries: list[str], rows: list[int], too_long: list[int], call: _Call
@@ -245,21 +295,21 @@ class Summarizer:
             rest = rest[end:].strip()
         yield rest
 
-    def _generate(self, texts: list[str], call: _Call) -> list[str]:
-        """One summary for each text, texts of similar length together."""
+    def _generate(self, texts: list[str], call: _Call) -> list[list[Draft]]:
+        """The drafts of each text, texts of similar length together."""
         from tqdm.auto import tqdm
 
-        summaries = [""] * len(texts)
+        drafts = [[Draft("", [])] * call.each for _ in texts]
         order = sorted((row for row in range(len(texts)) if texts[row].strip()), key=lambda i: len(texts[i]))
         show = call.progress if call.progress is not None else len(order) > 32
         with tqdm(total=len(order), desc="summarizing", unit="text", disable=not show) as bar:
             for first in range(0, len(order), call.batch_size):
                 rows = order[first : first + call.batch_size]
                 written = self._batch([texts[i] for i in rows], call)
-                for row, summary in zip(rows, written, strict=True):
-                    summaries[row] = summary
+                for row, found in zip(rows, written, strict=True):
+                    drafts[row] = found
                 bar.update(len(rows))
-        return summaries
+        return drafts
 
     def _search(self) -> Any:
         """`generate`, for stock models the one whose beams share their document: the same tokens in less time."""
@@ -269,7 +319,7 @@ class Summarizer:
             return self.model.generate
         return functools.partial(generate_with_shared_cross_attention, self.model)
 
-    def _batch(self, texts: list[str], call: _Call) -> list[str]:
+    def _batch(self, texts: list[str], call: _Call) -> list[list[Draft]]:
         import torch
 
         from summarily.modeling.data import decode, texts_of
@@ -284,10 +334,16 @@ class Summarizer:
         )
         beside = texts_of(self.tokenizer, inputs)
         with torch.inference_mode():
-            ids = self._search()(**inputs.to(self.model.device), **call.generation)
-        return [text.strip() for text in decode(self.tokenizer, ids, beside)]
+            ids = self._search()(**inputs.to(self.model.device), **call.generation).tolist()
+        each = len(ids) // len(texts)
+        beside = {name: [row for row in rows for _ in range(each)] for name, rows in beside.items()}
+        written = decode(self.tokenizer, ids, beside, **call.decoding)
+        drafts = [Draft(text.strip(), row) for text, row in zip(written, ids, strict=True)]
+        return [drafts[first : first + each] for first in range(0, len(drafts), each)]
 
 
+# What a tokenizer is told when it makes text of tokens.
+_DECODING = ("clean_up_tokenization_spaces",)
 # Models of transformers whose beams can share what they know of a document; ours do so by themselves.
 _SHARING = ("bart", "led", "t5")
 
@@ -353,9 +409,12 @@ def register_pipeline() -> None:
     base: Any = Pipeline
 
     class SummarizationPipeline(base):
-        """`pipeline("summarization", model=...)(texts)`: a list of `{"summary_text": ...}`.
+        """`pipeline("summarization")(texts)`: a list of `{"summary_text": ...}`.
 
-        Takes the arguments of `Summarizer`; datasets and generators are read as in every pipeline.
+        Takes the arguments of `Summarizer`; datasets and generators are read as in every pipeline. Those that the
+        pipeline of transformers 4 took besides: `truncation` (True cuts long texts, which is the default, False refuses
+        them), `clean_up_tokenization_spaces`, `return_tensors` (`{"summary_token_ids": ...}`), `return_text`. With
+        `num_return_sequences` above 1 there is such a list for each text.
         """
 
         _load_processor = False
@@ -369,8 +428,13 @@ def register_pipeline() -> None:
             if self.model.device.type == "cpu" and self.model.dtype == torch.float16:
                 self.model.float()
 
-        def _sanitize_parameters(self, **options: Any) -> tuple[dict, dict, dict]:
-            return {}, options, {}
+        def _sanitize_parameters(
+            self, return_tensors: bool | None = None, return_text: bool | None = None, **options: Any
+        ) -> tuple[dict, dict, dict]:
+            if return_tensors and return_text:
+                raise InputError("return_tensors and return_text exclude each other; choose one.")
+            shape = {"return_tensors": return_tensors} if return_tensors is not None else {}
+            return {}, _without_truncation(options), shape
 
         def preprocess(self, input_: Any, **options: Any) -> dict[str, Any]:
             return {"text": checked_text("the text", input_)}
@@ -379,16 +443,55 @@ def register_pipeline() -> None:
             texts = input_tensors["text"]
             many = isinstance(texts, list)
             rows = texts if many else [texts]
-            found = Summarizer.of(self.model, self.tokenizer)(rows, batch_size=len(rows), **options)
-            return {"summary": found if many else found[0]}
+            summarizer = Summarizer.of(self.model, self.tokenizer)
+            found = summarizer._written(rows, summarizer._call(batch_size=len(rows), **options))
+            return {"drafts": found if many else found[0]}
 
-        def postprocess(self, model_outputs: dict[str, Any], **options: Any) -> dict[str, str]:
-            return {"summary_text": model_outputs["summary"]}
+        def postprocess(self, model_outputs: dict[str, Any], return_tensors: bool = False) -> Any:
+            drafts: list[Any] = model_outputs["drafts"]
+            if return_tensors and any(draft.ids is None for draft in drafts):
+                raise InputError(
+                    "return_tensors gives the tokens of one pass; a text that was read in pieces has several."
+                )
+            shown = [
+                {"summary_token_ids": torch.tensor(draft.ids)}
+                if return_tensors
+                else {"summary_text": draft.text}
+                for draft in drafts
+            ]
+            return shown[0] if len(shown) == 1 else shown
 
         def __call__(self, inputs: Any, **options: Any) -> Any:
             result = super().__call__(inputs, **options)
-            return [result] if isinstance(inputs, str) else result
+            return [result] if isinstance(inputs, str) and isinstance(result, dict) else result
 
     # Version 5 refuses the names of tasks it has dropped before it looks them up.
     getattr(pipelines, "REMOVED_TASKS", {}).pop("summarization", None)
-    PIPELINE_REGISTRY.register_pipeline("summarization", SummarizationPipeline, AutoModelForSeq2SeqLM)
+    PIPELINE_REGISTRY.register_pipeline(
+        "summarization", SummarizationPipeline, AutoModelForSeq2SeqLM, default=_DefaultModel(model=())
+    )
+
+
+class _DefaultModel(dict[str, Any]):
+    """What transformers asks for a task's default model: made whole, if need be, when it is asked for."""
+
+    def __getitem__(self, key: str) -> Any:
+        return (checkpoint(DEFAULT), None) if key == "model" else super().__getitem__(key)
+
+
+def _without_truncation(options: dict[str, Any]) -> dict[str, Any]:
+    """The pipeline's `truncation` as the summarizer's `long`."""
+    if (asked := options.pop("truncation", None)) is None:
+        return options
+    asked = getattr(asked, "value", asked)  # transformers' enumeration of the same words
+    rules = {
+        **dict.fromkeys((True, "longest_first", "only_first"), "truncate"),
+        **dict.fromkeys((False, "do_not_truncate"), "error"),
+    }
+    if asked not in rules:
+        raise InputError(
+            f"truncation={asked!r}; expected True, False or one of transformers' names for them."
+        )
+    if "long" in options:
+        raise InputError(f"truncation={asked!r} and long={options['long']!r} say the same; give one of them.")
+    return {**options, "long": rules[asked]}

@@ -70,6 +70,68 @@ def test_the_pipeline_gives_the_same_text(headlines):
     assert long["summary_text"] == headlines(ten_thousand_words, long="chunk", max_length=4)
 
 
+def test_the_pipeline_takes_the_options_of_transformers_4(tiny_summarizer):
+    """What programs written for its pipeline pass, with the results they got."""
+    from transformers import pipeline
+
+    tokenizer = tiny_summarizer["tokenizer"]
+    pipe = pipeline("summarization", model=tiny_summarizer["model"], tokenizer=tokenizer, device="cpu")
+    texts = ["the cat sat on a mat", "snow fell"]
+    plain = pipe(texts)
+    assert pipe(texts, truncation=True, return_text=True) == plain
+    assert pipe(texts, clean_up_tokenization_spaces=True) == plain
+    [tokens] = pipe(texts[0], return_tensors=True)
+    assert (
+        tokenizer.decode(tokens["summary_token_ids"], skip_special_tokens=True).strip()
+        == plain[0]["summary_text"]
+    )
+    several = pipe(texts, num_beams=3, num_return_sequences=2)
+    assert [len(drafts) for drafts in several] == [2, 2] and several[0][0] != several[0][1]
+    assert pipe(texts[1], num_beams=3, num_return_sequences=2) == several[1]
+    of_list = Summarizer.of(tiny_summarizer["model"], tokenizer)(texts, num_beams=3, num_return_sequences=2)
+    assert of_list == [[draft["summary_text"] for draft in drafts] for drafts in several]
+
+
+def test_the_pipeline_says_what_cannot_be_had(tiny_summarizer):
+    from transformers import pipeline
+
+    pipe = pipeline(
+        "summarization", tiny_summarizer["model"], tokenizer=tiny_summarizer["tokenizer"], device="cpu"
+    )
+    long = "the cat sat on a mat " * 12
+    with pytest.raises(InputError, match="longer than the 32 tokens"):
+        pipe(long, truncation=False)
+    with pytest.warns(UserWarning, match="longer than the 32 tokens"):
+        pipe(long, truncation="longest_first")
+    for options, message in (
+        ({"truncation": "only_second"}, "truncation='only_second'"),
+        ({"truncation": True, "long": "chunk"}, "give one of them"),
+        ({"return_tensors": True, "return_text": True}, "exclude each other"),
+        ({"long": "chunk", "return_tensors": True}, "tokens of one pass"),
+        (
+            {"long": "chunk", "num_beams": 2, "num_return_sequences": 2},
+            "needs texts that the model takes at once",
+        ),
+    ):
+        with pytest.raises(InputError, match=message):
+            pipe(long, **options)
+
+
+def test_a_pipeline_without_a_model_is_the_default_summarizer(monkeypatch, tiny_summarizer, tmp_path):
+    from transformers import pipeline
+
+    from summarily.modeling.generation import summarizer as module
+
+    for part in ("model", "tokenizer"):
+        tiny_summarizer[part].save_pretrained(tmp_path)
+    asked = []
+    monkeypatch.setattr(module, "checkpoint", lambda name: asked.append(name) or str(tmp_path))
+    pipe = pipeline("summarization", device="cpu")
+    assert asked == ["news"] and pipe("snow fell") == [
+        {"summary_text": Summarizer(str(tmp_path))("snow fell")}
+    ]
+
+
 def test_importing_the_package_is_enough_for_the_pipeline():
     """Whichever of the two is imported first, and without loading pipelines for those who do not use them."""
     check = "assert 'summarization' in transformers.pipelines.get_supported_tasks()"
