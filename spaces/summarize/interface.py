@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from summarily.modeling.generation.summarizer import DEFAULT
 from summarily.spaces import serving
 from summarily.spaces.summarize import writing
 from summarily.support.sample import load_sample
@@ -26,7 +27,7 @@ def build() -> Any:
         state = gr.State(time_to_live=serving.KEEP_SECONDS)
         model = gr.Dropdown(
             writing.summarizers(),
-            value="headlines",
+            value=DEFAULT,
             allow_custom_value=True,
             label="Model",
             info="One that we ship, or the Hub id of any encoder-decoder, such as owner/name.",

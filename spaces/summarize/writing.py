@@ -36,7 +36,7 @@ class Settings:
     """How to search: see `summary_beam_search` for the penalties."""
 
     beams: int = 4
-    max_length: int = 48
+    max_length: int = 128
     alpha: float = 0.9
     beta: float = 0.0
     gamma: float = 0.0
@@ -161,7 +161,7 @@ def write(name: str, text: str, settings: Settings) -> Written:
             f"{name} has no entity attention, which the entity penalty needs; set it to 0, or choose an APESO model."
         )
     with _lock, torch.inference_mode():
-        inputs = _inputs(found, text)
+        inputs = _inputs(found, text, return_tensors="pt").to(model.device)
         with Meter() as meter:
             output = model.generate(
                 **inputs,
@@ -173,12 +173,11 @@ def write(name: str, text: str, settings: Settings) -> Written:
     return _described(found, name, text, settings, inputs, output, attention, entities, meter)
 
 
-def _inputs(found: Summarizer, text: str) -> Any:
+def _inputs(found: Summarizer, text: str, **options: Any) -> Any:
     limit = found.source_limit
-    inputs = found.tokenizer(
-        [text], return_tensors="pt", truncation=limit is not None, max_length=limit, verbose=False
+    return found.tokenizer(
+        [found.prefix + text], truncation=limit is not None, max_length=limit, verbose=False, **options
     )
-    return inputs.to(found.model.device)
 
 
 def _looked(
@@ -225,7 +224,8 @@ def _described(
     summaries = [part.strip() for part in decode(found.tokenizer, output.sequences, beside)]
     special = set(found.tokenizer.all_special_ids)
     source_ids = inputs["input_ids"][0].tolist()
-    places = [place for place, token in enumerate(source_ids) if token not in special]
+    source = _source_tokens(found, text, source_ids, special, beside)
+    places = list(source)
     best = output.sequences[0, 1:].tolist()
     steps = [step for step, token in enumerate(best) if token not in special]
     return Written(
@@ -234,7 +234,7 @@ def _described(
         summaries=summaries,
         scores=[float(score) for score in output.sequences_scores],
         summary_tokens=[_token(found, best[step], beside) or "·" for step in steps],
-        source_tokens=_source_tokens(found, text, source_ids, places, beside),
+        source_tokens=list(source.values()),
         attention=[] if attention is None else attention[steps][:, places].tolist(),
         entities=None if entities is None else entities[places].tolist(),
         cut=_is_cut(found, text, len(source_ids)),
@@ -249,21 +249,20 @@ def _token(found: Summarizer, token: int, beside: dict[str, Any]) -> str:
 
 
 def _source_tokens(
-    found: Summarizer, text: str, ids: Sequence[int], places: Sequence[int], beside: dict[str, Any]
-) -> list[str]:
-    """The tokens as they stand in the text, each with the space before it."""
-    limit = found.source_limit
-    encoding = found.tokenizer(
-        [text], truncation=limit is not None, max_length=limit, return_offsets_mapping=True, verbose=False
-    )
-    offsets = encoding.get("offset_mapping")
-    if offsets is None:
-        return [" " + _token(found, ids[place], beside) for place in places]
-    tokens, before = [], 0
+    found: Summarizer, text: str, ids: Sequence[int], special: set[int], beside: dict[str, Any]
+) -> dict[int, str]:
+    """The tokens of the text by place, without the model's prefix, as they stand in it, each with the space before it."""
+    places = [place for place, token in enumerate(ids) if token not in special]
+    if not found.tokenizer.is_fast:
+        skipped = found._length(found.prefix) if found.prefix else 0
+        return {place: " " + _token(found, ids[place], beside) for place in places[skipped:]}
+    offsets = _inputs(found, text, return_offsets_mapping=True)["offset_mapping"][0]
+    whole, before = found.prefix + text, len(found.prefix)
+    tokens = {}
     for place in places:
-        end = max(offsets[0][place][1], before)
-        tokens.append(text[before:end])
-        before = end
+        if (end := offsets[place][1]) > len(found.prefix):
+            tokens[place] = whole[before : max(end, before)]
+            before = max(end, before)
     return tokens
 
 
@@ -271,7 +270,7 @@ def _is_cut(found: Summarizer, text: str, read: int) -> bool:
     limit = found.source_limit
     if limit is None or read < limit:
         return False
-    return len(found.tokenizer(text, verbose=False)["input_ids"]) > limit
+    return len(found.tokenizer(found.prefix + text, verbose=False)["input_ids"]) > limit
 
 
 # --- pages ------------------------------------------------------------------------------------------------

@@ -70,3 +70,16 @@ def through_mask(t5: T5ForConditionalGeneration, batch: Batch, seen: torch.Tenso
     mask = torch.zeros(seen.shape).masked_fill(~seen, torch.finfo(torch.float32).min)
     encoded = t5.encoder(input_ids=batch["input_ids"], attention_mask=mask)
     return t5(encoder_outputs=encoded, attention_mask=batch["attention_mask"], labels=batch["labels"])
+
+
+def tiny_t5_summarizer(**settings):
+    """A summarizer of a T5 of its own few words, which wants "summarize: " before a text."""
+    from summarily import Summarizer
+    from summarily.modeling.training.recipe import TokenizerSection
+    from summarily.modeling.training.tokenizers import train_tokenizer
+
+    tokenizer = train_tokenizer(["summarize: the cat sat"], TokenizerSection(kind="word", min_frequency=1))
+    tokenizer.model_max_length = 20
+    task = {"summarization": {"prefix": "summarize: ", **settings}}
+    model = tiny_t5(vocab_size=len(tokenizer), pad_token_id=0, eos_token_id=1, task_specific_params=task)
+    return Summarizer.of(model, tokenizer)

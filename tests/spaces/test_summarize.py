@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from summarily import Summarizer
-from summarily.spaces.summarize import writing
+from summarily.spaces.summarize import interface, writing
 from summarily.spaces.summarize.writing import Settings, write
 from summarily.support import models
 from summarily.support.errors import InputError
@@ -21,6 +21,23 @@ def test_the_summary_is_that_of_summarizer(settings):
     written = write("headlines", TEXT, settings)
     assert written.summary == Summarizer("headlines")(TEXT, **settings.options())
     assert len(written.summaries) == settings.beams and written.scores == sorted(written.scores)[::-1]
+
+
+def test_the_space_starts_with_the_default_summarizer_and_its_prefix(monkeypatch):
+    """A T5 reads "summarize: " before the text; what it read of that is not shown as the text's."""
+    from tests.modeling.tiny_t5 import tiny_t5_summarizer
+
+    t5 = tiny_t5_summarizer()
+    monkeypatch.setattr(writing, "summarizer", lambda name: t5)
+    settings = Settings(beams=2, max_length=8)
+    written = write("tiny", "the cat sat", settings)
+    assert written.summary == t5("the cat sat", **settings.options())
+    assert "".join(written.source_tokens) == "the cat sat" and len(written.source_tokens) == 3
+    assert len(written.attention[0]) == 3
+
+    components = interface.build().config["components"]
+    [model] = [part["props"] for part in components if part["props"].get("elem_id") == "model"]
+    assert model["value"] == "news"
 
 
 def test_attention_is_a_distribution_over_the_source_for_every_token():
@@ -38,7 +55,7 @@ def test_attention_is_that_of_the_search():
     inputs = found.tokenizer([TEXT], return_tensors="pt")
     found.model.set_attn_implementation("eager")
     output = found.model.generate(
-        **inputs, num_beams=1, max_new_tokens=48, output_attentions=True, return_dict_in_generate=True
+        **inputs, num_beams=1, max_new_tokens=128, output_attentions=True, return_dict_in_generate=True
     )
     steps = torch.stack([step[-1][0, :, -1].mean(0) for step in output.cross_attentions])
     shown = torch.tensor(written.attention)

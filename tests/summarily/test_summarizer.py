@@ -199,20 +199,10 @@ def test_a_sentence_without_blanks_is_cut_too():
 
 def test_a_checkpoint_says_how_it_summarizes():
     """T5 was trained with a prefix, and its config holds the lengths and beams for the task."""
-    from transformers import T5Config, T5ForConditionalGeneration
+    from tests.modeling.tiny_t5 import tiny_t5_summarizer
 
-    from summarily.modeling.training.recipe import TokenizerSection
-    from summarily.modeling.training.tokenizers import train_tokenizer
-
-    tokenizer = train_tokenizer(["summarize: the cat sat"], TokenizerSection(kind="word", min_frequency=1))
-    tokenizer.model_max_length = 20
-    settings = {"prefix": "summarize: ", "max_length": 7, "min_length": 7, "num_beams": 2}
-    torch.manual_seed(0)
-    config = T5Config(
-        vocab_size=len(tokenizer), d_model=8, d_kv=4, d_ff=8, num_layers=1, num_heads=2, pad_token_id=0, eos_token_id=1,
-        decoder_start_token_id=0, task_specific_params={"summarization": settings},
-    )  # fmt: skip
-    model = T5ForConditionalGeneration(config)
+    t5 = tiny_t5_summarizer(max_length=7, min_length=7, num_beams=2)
+    model, tokenizer = t5.model, t5.tokenizer
     seen = {}
     generate = model.generate
 
@@ -221,7 +211,6 @@ def test_a_checkpoint_says_how_it_summarizes():
         return generate(**options)
 
     model.generate = watched
-    t5 = Summarizer.of(model, tokenizer)
     t5("the cat sat")
     assert tokenizer.decode(seen["input_ids"][0]).startswith("summarize : the cat sat")
     assert (seen["max_length"], seen["num_beams"]) == (7, 2) and "prefix" not in seen

@@ -28,7 +28,7 @@ def use_example(page, name: str = "Business news") -> str:
 def test_an_example_gives_the_summary_of_summarizer(page):
     text = use_example(page)
     summarize(page)
-    expected = Summarizer("headlines")(text, **Settings().options())
+    expected = Summarizer()(text, **Settings().options())
     assert page.locator("#results .summary").inner_text() == expected
     saved = json.loads(download(page, "#download-json"))
     assert saved["summary"] == expected and len(saved["beams"]) == 4
@@ -44,7 +44,7 @@ def test_beams_penalties_and_a_token_to_follow(page):
     box.fill("1")
     box.press("Tab")
     summarize(page)
-    expected = Summarizer("headlines")(text, **Settings(beams=1).options())
+    expected = Summarizer()(text, **Settings(beams=1).options())
     assert page.locator("#results .summary").inner_text() == expected
     follow = page.get_by_role("spinbutton", name="Token of the summary to follow")
     follow.fill("1")
