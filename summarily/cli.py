@@ -6,7 +6,7 @@ import argparse
 import importlib
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from summarily.support.errors import InputError, MissingRequirement, SummarilyError
@@ -278,7 +278,7 @@ def _given(options: argparse.Namespace, name: str) -> bool:
     return bool(getattr(options, name, None))
 
 
-def _references(options: argparse.Namespace) -> tuple[list[Any], list[Any] | None, dict[str, list[Any]]]:
+def _references(options: argparse.Namespace) -> tuple[list[Any], list[Any] | None, Mapping[str, list[Any]]]:
     """References, sources, and the table they came from (empty for text files)."""
     if options.sample and (options.data or _given(options, "predictions") or _given(options, "systems")):
         raise _bad("--sample stands alone; leave out the table, --predictions and --systems.")
@@ -291,7 +291,7 @@ def _references(options: argparse.Namespace) -> tuple[list[Any], list[Any] | Non
         from summarily.support.sample import load_sample
 
         rows = load_sample()
-        table = {name: [row[name] for row in rows] for name in rows[0]}
+        table: Mapping[str, list[Any]] = {name: [row[name] for row in rows] for name in rows[0]}
         return table["references"], table["source"], table
     if options.data:
         from summarily.support.tables import column, read_table
@@ -314,7 +314,7 @@ def _references(options: argparse.Namespace) -> tuple[list[Any], list[Any] | Non
     return [list(texts) for texts in zip(*files, strict=True)], sources, {}
 
 
-def _systems(names: Sequence[str], table: dict[str, list[Any]]) -> dict[str, list[Any]]:
+def _systems(names: Sequence[str], table: Mapping[str, list[Any]]) -> dict[str, list[Any]]:
     from summarily.support.tables import column
 
     systems: dict[str, list[Any]] = {}

@@ -18,9 +18,10 @@ from summarily.metrics.meta_evaluation.human import _column
 from summarily.metrics.meta_evaluation.reports import Section, Table, mean, number, p_value
 from summarily.metrics.meta_evaluation.scores import ScoreStore, reported, significant
 from summarily.metrics.resampling import holm, mean_intervals, paired_test
+from summarily.support import tables
 from summarily.support.errors import InputError
 from summarily.support.folders import data_folder
-from summarily.support.tables import read_table
+from summarily.support.tables import read_table, some_names
 
 
 @dataclass
@@ -56,10 +57,13 @@ def read_systems(
     table = read_table(data, split)
     references = _column(table, reference, "reference")[:limit]
     if "outputs" in table and not systems:
-        table = {key: [row.get(key) for row in table["outputs"]] for key in table["outputs"][0]}
+        outputs = table["outputs"]
+        if not outputs or not all(isinstance(row, Mapping) for row in outputs):
+            raise InputError(f"{data}: the column 'outputs' holds no objects with a text per system.")
+        table = tables.Table(outputs[0], lambda key: [row.get(key) for row in outputs])
         systems = list(table)
     if len(systems) < 2:
-        raise InputError(f"name at least two systems with --systems; the columns are: {', '.join(table)}.")
+        raise InputError(f"name at least two systems with --systems; the columns are: {some_names(table)}.")
     found = {system: _column(table, system, "system")[:limit] for system in systems}
     return Outputs(name, references, found)
 

@@ -12,7 +12,7 @@ from typing import Any
 from summarily.support.errors import InputError
 from summarily.support.folders import data_folder
 from summarily.support.suggestions import nearest
-from summarily.support.tables import read_table
+from summarily.support.tables import Table, read_table, some_names
 
 FEWEST_JUDGED = 3
 """Two points always correlate perfectly; three are the fewest that can say anything."""
@@ -257,7 +257,7 @@ def _is_asap(path: Path) -> bool:
     return set(header) >= _ESSAY_COLUMNS
 
 
-def _read_essays(path: Path) -> dict[str, list[Any]]:
+def _read_essays(path: Path) -> Table:
     """The essays of question 3. The published file is in Windows' encoding, with empty cells at will."""
     import csv
 
@@ -270,7 +270,7 @@ def _read_essays(path: Path) -> dict[str, list[Any]]:
         for row in rows
         if row["essay_set"] == ESSAY_SET and len(sentences(row["essay"])) in ESSAY_SENTENCES
     ]
-    return {name: [row[name] for row in kept] for name in ("essay_id", "essay_set", "essay", "domain1_score")}
+    return Table(sorted(_ESSAY_COLUMNS), lambda name: [row[name] for row in kept])
 
 
 # --- tables -------------------------------------------------------------------------------------------------
@@ -278,7 +278,7 @@ def _read_essays(path: Path) -> dict[str, list[Any]]:
 
 def _from_any_table(
     name: str,
-    table: dict[str, list[Any]],
+    table: Mapping[str, list[Any]],
     question: str | None,
     columns: Columns,
     reference_text: str | None,
@@ -302,14 +302,14 @@ def _from_any_table(
     return from_table(name, table, columns, question, reference_text)
 
 
-def _where(table: dict[str, list[Any]], conditions: Mapping[str, str]) -> dict[str, list[Any]]:
+def _where(table: Table, conditions: Mapping[str, str]) -> Table:
     for name, wanted in conditions.items():
         values = _column(table, name, "condition")
         rows = [row for row, value in enumerate(values) if str(value) == wanted]
         if not rows:
             some = ", ".join(sorted({str(value) for value in values})[:8])
             raise InputError(f"no row has {name} = {wanted!r}; there are: {some}.")
-        table = {column: [cells[row] for row in rows] for column, cells in table.items()}
+        table = table.only(rows)
     return table
 
 
@@ -317,7 +317,7 @@ def _nested_scores(values: list[Any] | None) -> bool:
     return bool(values) and isinstance(values[0], dict)  # type: ignore[index]
 
 
-def _from_nested(name: str, table: dict[str, list[Any]], question: str) -> Judgements:
+def _from_nested(name: str, table: Mapping[str, list[Any]], question: str) -> Judgements:
     result = Judgements(name, question)
     scores = _column(table, question, "human")
     for row, summaries in enumerate(table["machine_summaries"]):
@@ -333,7 +333,7 @@ def _from_nested(name: str, table: dict[str, list[Any]], question: str) -> Judge
 
 def from_table(
     name: str,
-    table: dict[str, list[Any]],
+    table: Mapping[str, list[Any]],
     columns: Columns | None = None,
     question: str | None = None,
     reference_text: str | None = None,
@@ -362,7 +362,7 @@ def from_table(
     result = Judgements(name, asked)
     for row in range(n):
         human = _number(name, row, columns.human, humans[row], question)
-        texts = _references_of(references[row])
+        texts = _references_of(name, row, references[row])
         if human is None:
             result.drop(f"without a score for {asked}")
         elif summaries[row] is None or not texts:
@@ -380,18 +380,18 @@ def from_table(
     return result
 
 
-def _column(table: dict[str, list[Any]], name: str, what: str) -> list[Any]:
+def _column(table: Mapping[str, list[Any]], name: str, what: str) -> list[Any]:
     if name in table:
         return table[name]
     near = nearest(name, table)
     guess = f" Did you mean {near!r}?" if near else ""
     raise InputError(
-        f"there is no column {name!r} for the {what}; the columns are: {', '.join(table) or 'none'}.{guess} "
+        f"there is no column {name!r} for the {what}; the columns are: {some_names(table) or 'none'}.{guess} "
         + (f"Name it with --{what}-column." if what != "condition" else "")
     )
 
 
-def _optional(table: dict[str, list[Any]], what: str, columns: Columns) -> list[Any] | None:
+def _optional(table: Mapping[str, list[Any]], what: str, columns: Columns) -> list[Any] | None:
     """A column that need not be there, unless somebody has named it."""
     name = getattr(columns, what)
     if name in table:
@@ -414,7 +414,7 @@ def _number(name: str, row: int, column: str, value: Any, question: str | None) 
         return None
     try:
         number = float(value)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         raise InputError(
             f"{name}, row {row}: the human score {column!r} is {value!r:.40}; expected a number or nothing."
         ) from None
@@ -423,11 +423,15 @@ def _number(name: str, row: int, column: str, value: Any, question: str | None) 
     return None if math.isnan(number) else number
 
 
-def _references_of(value: Any) -> list[str]:
+def _references_of(name: str, row: int, value: Any) -> list[str]:
     if isinstance(value, str):
         return [value] if value else []
     if value is None or (isinstance(value, float) and math.isnan(value)):
         return []
+    if not isinstance(value, Iterable):
+        raise InputError(
+            f"{name}, row {row}: the reference is a {type(value).__name__}; expected a text or a list of texts."
+        )
     return [text for text in value if isinstance(text, str)]
 
 

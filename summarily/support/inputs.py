@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import ast
+import json
+import os
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import Any
 
 from summarily.support.errors import InputError, InputTypeError
@@ -45,5 +48,63 @@ def literal(text: str) -> Any:
     """
     try:
         return ast.literal_eval({"true": "True", "false": "False", "none": "None"}.get(text.lower(), text))
-    except (ValueError, SyntaxError):
+    except (
+        ValueError,
+        SyntaxError,
+        MemoryError,
+        RecursionError,
+    ):  # the last two for what is nested too deeply
         return text
+
+
+def parse_json(where: str, text: str) -> Any:
+    """The value of a JSON text, or an error that says what is wrong `where`.
+
+    Example:
+        >>> parse_json("the file", '{"a": 1}')
+        {'a': 1}
+    """
+    try:
+        return json.loads(text, object_pairs_hook=_object)
+    except json.JSONDecodeError as error:
+        line = f" of line {error.lineno}" if error.lineno > 1 else ""
+        raise InputError(f"{where} is not JSON: {error.msg} at column {error.colno}{line}.") from None
+    except RecursionError:
+        raise InputError(f"{where} is not JSON that can be read: it is nested too deeply.") from None
+    except ValueError as error:  # a name twice, or a number of thousands of digits
+        raise InputError(f"{where} is not JSON that can be read: {error}") from None
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise ValueError(f"{twice[:60]!r} stands in it twice.")
+    return found
+
+
+def read_json(path: str | os.PathLike[str], kind: type | None = None) -> Any:
+    """The value in a JSON file, of the type `kind` if that is given.
+
+    Example:
+        >>> import tempfile
+        >>> file = Path(tempfile.mkdtemp()) / "result.json"
+        >>> _ = file.write_text("[1")
+        >>> read_json(file)
+        Traceback (most recent call last):
+        ...
+        summarily.support.errors.InputError: ...result.json is not JSON: Expecting ',' delimiter at column 3.
+    """
+    value = parse_json(str(path), read_text(path))
+    if kind is not None and not isinstance(value, kind):
+        raise InputError(f"{path} holds a {type(value).__name__}; expected a {kind.__name__}.")
+    return value
+
+
+def read_text(path: str | os.PathLike[str]) -> str:
+    """The text of a UTF-8 file; an error names the file if it is not one."""
+    try:
+        return Path(path).read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise InputError(f"{path} is not UTF-8 (byte {error.start}); convert it first.") from None

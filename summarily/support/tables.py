@@ -9,13 +9,15 @@ import contextlib
 import csv
 import gzip
 import io
-import json
+import re
 import zlib
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any
 
 from summarily.support.errors import InputError
+from summarily.support.inputs import parse_json
 
 TABLE_ENDINGS = (".jsonl", ".json", ".csv", ".tsv", ".parquet")
 
@@ -47,15 +49,55 @@ def read_lines(path: str) -> list[str]:
     return lines[:-1] if lines[-1] == "" else lines
 
 
-def read_table(name: str, split: str = "test", config: str | None = None) -> dict[str, list[Any]]:
+class Table(Mapping[str, list[Any]]):
+    """Columns by name. Only those that are asked for are made and held, so that a file of rows that have each a
+    column of their own takes no more room than the file.
+
+    Args:
+        names: of the columns.
+        read: gives the values of a column.
+
+    Example:
+        >>> table = Table(["a", "b"], lambda name: [name, name])
+        >>> list(table), table["b"]
+        (['a', 'b'], ['b', 'b'])
+    """
+
+    def __init__(self, names: Iterable[str], read: Callable[[str], list[Any]]):
+        self._names = dict.fromkeys(names)
+        self._read = read
+        self._held: dict[str, list[Any]] = {}
+
+    def __getitem__(self, name: str) -> list[Any]:
+        if name not in self._names:
+            raise KeyError(name)
+        if name not in self._held:
+            self._held[name] = self._read(name)
+        return self._held[name]
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._names
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._names)
+
+    def __len__(self) -> int:
+        return len(self._names)
+
+    def only(self, rows: Sequence[int]) -> Table:
+        """The table of these rows."""
+        return Table(self, lambda name: [self[name][row] for row in rows])
+
+
+def read_table(name: str, split: str = "test", config: str | None = None) -> Table:
     """The columns of a jsonl, csv, tsv or parquet file (also gzipped), or of a data set by name.
 
     Example:
         >>> import tempfile, pathlib
         >>> file = pathlib.Path(tempfile.mkdtemp()) / "a.csv"
         >>> _ = file.write_text("prediction,reference\\na cat,the cat\\n")
-        >>> read_table(str(file))
-        {'prediction': ['a cat'], 'reference': ['the cat']}
+        >>> read_table(str(file))["reference"]
+        ['the cat']
     """
     path = Path(name)
     if path.is_file():
@@ -65,19 +107,14 @@ def read_table(name: str, split: str = "test", config: str | None = None) -> dic
     return _read_dataset(name, split, config)
 
 
-def _read_file(path: Path) -> dict[str, list[Any]]:
+def _read_file(path: Path) -> Table:
     ending = _ending(path)
     if ending in (".jsonl", ".json"):
-        return _columns(_json_rows(path))
+        rows = _json_rows(path)
+        names = (name for row in rows for name in row)
+        return Table(names, lambda name: [row.get(name) for row in rows])
     if ending in (".csv", ".tsv"):
-        csv.field_size_limit(1 << 30)
-        with _open(path) as stream:
-            reader = csv.DictReader(stream, delimiter="\t" if ending == ".tsv" else ",")
-            rows = list(reader)
-        for number, row in enumerate(rows):
-            if None in row or None in row.values():
-                raise InputError(f"{path}, row {number}: expected {len(reader.fieldnames or [])} fields.")
-        return _columns(rows)
+        return _read_csv(path, "\t" if ending == ".tsv" else ",")
     if ending == ".parquet":
         return _read_parquet(path)
     raise InputError(
@@ -85,16 +122,67 @@ def _read_file(path: Path) -> dict[str, list[Any]]:
     )
 
 
-def _read_parquet(path: Path) -> dict[str, list[Any]]:
-    import pandas
+def _read_csv(path: Path, delimiter: str) -> Table:
+    csv.field_size_limit(1 << 30)
+    with _open(path) as stream:
+        # Strict: else a quote that nobody closes would take all rows after it into one field.
+        reader = csv.reader(stream, delimiter=delimiter, strict=True)
+        begin = 1
+        rows: list[list[str]] = []
+        try:
+            for row in reader:
+                if row:
+                    rows.append(row)
+                begin = reader.line_num + 1
+        except csv.Error as error:
+            raise InputError(
+                f"{path}, from line {begin}: {error}. A quote begins a field that ends with the next one; quotes in "
+                'a text are written twice ("").'
+            ) from None
+    header, *rows = rows or [[]]
+    for number, row in enumerate(rows):
+        if len(row) != len(header):
+            raise InputError(f"{path}, row {number}: expected {len(header)} fields, found {len(row)}.")
+    _check_names(path, header)
+    place = {name: number for number, name in enumerate(header)}
+    return Table(header, lambda name: [row[place[name]] for row in rows])
+
+
+def _check_names(path: Path, names: Sequence[str]) -> None:
+    if twice := [name for name, times in Counter(names).items() if times > 1]:
+        raise InputError(f"{path} has {names.count(twice[0])} columns {twice[0]!r}; which one is meant?")
+
+
+def _read_parquet(path: Path) -> Table:
+    import pyarrow
+    import pyarrow.parquet
 
     opened: Any = gzip.open if path.suffix == ".gz" else open
     try:
         with opened(path, "rb") as stream:
-            return pandas.read_parquet(io.BytesIO(stream.read())).to_dict(orient="list")
-    except (ValueError, EOFError, gzip.BadGzipFile, zlib.error) as error:
-        reason = str(error).splitlines()[0]
-        raise InputError(f"{path} is not a parquet file that can be read: {reason}") from None
+            file = pyarrow.parquet.ParquetFile(io.BytesIO(stream.read()))
+        names = file.schema_arrow.names
+    except (*_UNREADABLE, pyarrow.ArrowException) as error:
+        raise _no_parquet(path, error) from None
+    _check_names(path, names)
+
+    def read(name: str) -> list[Any]:
+        try:
+            return file.read([name]).column(name).to_pylist()
+        except (*_UNREADABLE, pyarrow.ArrowException) as error:
+            raise _no_parquet(path, error) from None
+
+    return Table((name for name in names if not _PANDAS_INDEX.fullmatch(name)), read)
+
+
+_PANDAS_INDEX = re.compile(r"__index_level_\d+__")
+# What Arrow raises for damaged bytes, by where it meets them; MemoryError for sizes that are not.
+_UNREADABLE = (ValueError, KeyError, EOFError, OSError, OverflowError, MemoryError, zlib.error)
+
+
+def _no_parquet(path: Path, error: BaseException) -> InputError:
+    reason = str(error).strip().splitlines() or [type(error).__name__]
+    return InputError(f"{path} is not a parquet file that can be read: {reason[0]}")
 
 
 def _json_rows(path: Path) -> list[dict[str, Any]]:
@@ -103,12 +191,7 @@ def _json_rows(path: Path) -> list[dict[str, Any]]:
         for number, line in enumerate(stream, start=1):
             if not line.strip():
                 continue
-            try:
-                row = json.loads(line)
-            except json.JSONDecodeError as error:
-                raise InputError(
-                    f"{path}, line {number} is not JSON: {error.msg} at column {error.colno}."
-                ) from None
+            row = parse_json(f"{path}, line {number}", line)
             if not isinstance(row, dict):
                 raise InputError(
                     f"{path}, line {number} is a {type(row).__name__}; expected an object with columns."
@@ -117,28 +200,36 @@ def _json_rows(path: Path) -> list[dict[str, Any]]:
     return rows
 
 
-def _columns(rows: Sequence[dict[str, Any]]) -> dict[str, list[Any]]:
-    names = list(dict.fromkeys(name for row in rows for name in row))
-    return {name: [row.get(name) for row in rows] for name in names}
-
-
-def _read_dataset(name: str, split: str, config: str | None) -> dict[str, list[Any]]:
+def _read_dataset(name: str, split: str, config: str | None) -> Table:
     import datasets
 
     try:
-        return datasets.load_dataset(name, config, split=split).to_dict()
+        data = datasets.load_dataset(name, config, split=split)
+        return Table(data.column_names, lambda column: list(data[column]))
     except Exception as error:
         # What `datasets` raises for a missing, private or unreachable data set differs by version.
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise InputError(f"{name} is neither a file nor a data set that can be loaded: {reason}") from error
 
 
-def column(table: dict[str, list[Any]], *names: str) -> list[Any]:
+def column(table: Mapping[str, list[Any]], *names: str) -> list[Any]:
     """The first of `names` that the table has."""
     for name in names:
         if name in table:
             return table[name]
-    raise InputError(f"there is no column {names[0]!r}; the columns are: {', '.join(table) or 'none'}.")
+    raise InputError(f"there is no column {names[0]!r}; the columns are: {some_names(table) or 'none'}.")
+
+
+def some_names(names: Iterable[str], most: int = 20) -> str:
+    """Names for a sentence: all of them, unless there are too many to read.
+
+    Example:
+        >>> some_names(["a", "b", "c"], most=2)
+        'a, b and 1 more'
+    """
+    names = list(names)
+    shown = ", ".join(name if len(name) <= 60 else name[:57] + "..." for name in names[:most])
+    return f"{shown} and {len(names) - most} more" if len(names) > most else shown
 
 
 def format_table(header: Sequence[str], rows: Sequence[Sequence[str]], right: Sequence[int] = ()) -> str:
