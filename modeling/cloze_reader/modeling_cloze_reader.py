@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from torch import nn
@@ -14,7 +14,12 @@ from transformers import AutoTokenizer, PreTrainedModel
 from transformers import initialization as init
 
 from summarily.modeling.cloze_reader.configuration_cloze_reader import ClozeReaderConfig
-from summarily.modeling.cloze_reader.reader_output import ReaderOutput, masked_answer_loss
+from summarily.modeling.cloze_reader.reader_output import (
+    ReaderOutput,
+    masked_answer_loss,
+    question_spans,
+    room_for_questions,
+)
 from summarily.support.cloze.marks import ENTITY, Answer, candidates, entity_number, relabel
 
 if TYPE_CHECKING:
@@ -273,14 +278,13 @@ class ClozeReader(PreTrainedModel):
         was_training = self.training
         self.eval()
         answers: list[list[Answer]] = [[Answer(None, 0.0)] * len(asked) for asked in questions]
-        encoded = self.encode_texts(passages, questions, relabelled)
-        for rows in _batches(encoded, batch_tokens):
-            logits = self(**self.collate([encoded[row] for row in rows])).logits
+        for parts in _batches(self.encode_texts(passages, questions, relabelled), batch_tokens):
+            logits = self(**self.collate([part.passage for part in parts])).logits
             best = torch.softmax(logits.float(), dim=-1).max(-1)
             found = iter(zip(best.values.tolist(), best.indices.tolist(), strict=True))
-            for row in rows:
-                ids = encoded[row].entities
-                for number in range(len(questions[row])):
+            for row, first, passage in parts:
+                ids = passage.entities
+                for number in range(first, first + len(passage.questions)):
                     probability, label = next(found)
                     name = names[row].get(ids[label]) if names is not None else None
                     answers[row][number] = Answer(ids[label], probability, name)
@@ -313,7 +317,13 @@ class ClozeReader(PreTrainedModel):
         if not texts:
             return []
         limited = [_limit_entities(text, self.config.max_entities) for text in texts]
-        found = self.tokenizer(limited, add_special_tokens=False, return_attention_mask=False)["input_ids"]
+        # Somebody who writes "<pad>" means these letters.
+        options = {
+            "add_special_tokens": False,
+            "return_attention_mask": False,
+            "split_special_tokens": True,
+        }
+        found = self.tokenizer(limited, **options)["input_ids"]
         # A question of nothing but blanks still is one.
         return [ids or [self.tokenizer.unk_token_id] for ids in found]
 
@@ -365,19 +375,38 @@ def _places(owner: torch.Tensor, owners: int) -> tuple[torch.Tensor, int]:
     return place, int(counts.max())
 
 
-def _batches(rows: Sequence[EncodedPassage], tokens: int) -> Iterator[list[int]]:
-    """Rows with something to answer, sorted by length, in batches of about `tokens` padded tokens."""
-    waiting = [i for i, row in enumerate(rows) if row.questions and row.entities]
-    waiting.sort(key=lambda i: (len(rows[i].passage), max(map(len, rows[i].questions))))
-    batch: list[int] = []
+class _Part(NamedTuple):
+    """Some questions of a passage: the number of the passage, that of the first question, and both as encoded."""
+
+    row: int
+    first: int
+    passage: EncodedPassage
+
+
+def _batches(rows: Sequence[EncodedPassage], tokens: int) -> Iterator[list[_Part]]:
+    """Passages with something to answer, sorted by length, in batches of about `tokens` padded tokens.
+
+    Of a passage with many questions some are asked at a time.
+    """
+    waiting = [
+        _Part(number, first, EncodedPassage(row.passage, row.questions[first:last], row.entities))
+        for number, row in enumerate(rows)
+        if row.entities
+        for first, last in question_spans(
+            list(map(len, row.questions)), room_for_questions(len(row.passage), tokens)
+        )
+    ]
+    waiting.sort(key=lambda part: (len(part.passage.passage), max(map(len, part.passage.questions))))
+    batch: list[_Part] = []
     questions = longest = 0
-    for i in waiting:
-        longest_here = max(longest, *map(len, rows[i].questions))
-        padded = len(rows[i].passage) * (len(batch) + 1) + longest_here * (questions + len(rows[i].questions))
+    for part in waiting:
+        passage, asked = part.passage.passage, part.passage.questions
+        longest_here = max(longest, *map(len, asked))
+        padded = len(passage) * (len(batch) + 1) + longest_here * (questions + len(asked))
         if batch and padded > tokens:
             yield batch
-            batch, questions, longest_here = [], 0, max(map(len, rows[i].questions))
-        batch.append(i)
-        questions, longest = questions + len(rows[i].questions), longest_here
+            batch, questions, longest_here = [], 0, max(map(len, asked))
+        batch.append(part)
+        questions, longest = questions + len(asked), longest_here
     if batch:
         yield batch

@@ -1,5 +1,6 @@
-"""What readers return, and their loss."""
+"""What readers return, their loss, and how many questions they read at a time."""
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -27,3 +28,31 @@ def masked_answer_loss(logits: torch.Tensor, labels: torch.Tensor) -> torch.Tens
     right = log_probabilities.gather(1, labels[:, None])[:, 0]
     smallest = torch.log(torch.tensor(SMALLEST_PROBABILITY, device=logits.device))
     return -torch.maximum(right, smallest).mean()
+
+
+def room_for_questions(passage: int, tokens: int) -> int:
+    """The tokens of questions that are read with a passage of so many: what is left of `tokens`, or half of them, so
+    that a long passage is not read anew for every question.
+
+    Example:
+        >>> room_for_questions(1000, 4096), room_for_questions(9000, 4096)
+        (3096, 2048)
+    """
+    return max(tokens - passage, tokens // 2)
+
+
+def question_spans(lengths: Sequence[int], room: int) -> Iterator[tuple[int, int]]:
+    """Spans of questions, in order, that have at most `room` tokens when padded to the longest of them.
+
+    Example:
+        >>> list(question_spans([3, 4, 9, 1], room=8))
+        [(0, 2), (2, 3), (3, 4)]
+    """
+    start = longest = 0
+    for number, length in enumerate(lengths):
+        longest = max(longest, length)
+        if number > start and longest * (number + 1 - start) > room:
+            yield start, number
+            start, longest = number, length
+    if start < len(lengths):
+        yield start, len(lengths)

@@ -13,7 +13,7 @@ import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -24,7 +24,12 @@ from transformers import AutoTokenizer
 from transformers import initialization as init
 
 from summarily.modeling.adapted_encoder import AdaptedEncoderModel, AdaptedLinear
-from summarily.modeling.cloze_reader.reader_output import ReaderOutput, masked_answer_loss
+from summarily.modeling.cloze_reader.reader_output import (
+    ReaderOutput,
+    masked_answer_loss,
+    question_spans,
+    room_for_questions,
+)
 from summarily.modeling.cross_reader.configuration_cross_reader import CrossReaderConfig
 from summarily.support.cloze.marks import PLACEHOLDER, Answer, candidates, rename, with_names
 
@@ -144,9 +149,9 @@ class CrossReader(AdaptedEncoderModel):
         scores = scores.gather(1, place[tokens][question_rows]) + weights.log()[question_rows]
         scores = scores.masked_fill(entities[question_rows] == NO_ENTITY, -torch.inf)
 
-        member = entities[..., None] == torch.arange(in_question.shape[1], device=entities.device)
-        pointed = (scores.softmax(-1)[:, None] @ member[question_rows].float())[:, 0]
-        counts = (member * weights[..., None]).sum(1)[question_rows]  # mentions of each entity
+        slots = entities.masked_fill(entities == NO_ENTITY, in_question.shape[1])  # the last is of no entity
+        pointed = _sums(scores.softmax(-1), slots[question_rows], in_question.shape[1])
+        counts = _sums(weights, slots, in_question.shape[1])[question_rows]  # mentions of each entity
         prior = torch.stack([counts.clamp(min=1).log(), in_question.to(counts.dtype)], dim=-1)
         logits = pointed.clamp(min=_SMALLEST).log() + self.prior(prior.to(self.dtype))[..., 0].float()
         logits = logits.masked_fill(counts == 0, -torch.inf)
@@ -274,15 +279,14 @@ class CrossReader(AdaptedEncoderModel):
         was_training = self.training
         self.eval()
         answers: list[list[Answer]] = [[Answer(None, 0.0)] * len(asked) for asked in questions]
-        encoded = self.encode_texts(passages, questions, names)
-        for rows in _batches(encoded, batch_tokens):
-            logits = self(**self.collate([encoded[row] for row in rows])).logits
+        for parts in _batches(self.encode_texts(passages, questions, names), batch_tokens):
+            logits = self(**self.collate([part.passage for part in parts])).logits
             best = torch.softmax(logits, dim=-1).max(-1)
             found = iter(zip(best.values.tolist(), best.indices.tolist(), strict=True))
-            for row in rows:
-                for number in range(len(questions[row])):
+            for row, first, passage in parts:
+                for number in range(first, first + len(passage.questions)):
                     probability, label = next(found)
-                    entity = encoded[row].entities[label]
+                    entity = passage.entities[label]
                     answers[row][number] = Answer(entity, probability, names[row][entity])
         self.train(was_training)
         return answers
@@ -299,12 +303,14 @@ class CrossReader(AdaptedEncoderModel):
                 raise ValueError(f"passage {row} mentions {missing[0]}, for which names[{row}] has no name.")
         named = [with_names(*pair) for pair in zip(passages, names, strict=True)]
         tokenized = self._tokenize([text for text, _ in named])
+        # What stands around the blanks, for a "[MASK]" in a text is a word of it and no blank.
         asked = [
-            rename(text, own).replace(PLACEHOLDER, self.tokenizer.mask_token)
+            [rename(part, own) for part in text.split(PLACEHOLDER)]
             for texts, own in zip(questions, names, strict=True)
             for text in texts
         ]
-        question_ids = iter(self._tokenize(asked))
+        pieces = iter(self._tokenize([part for parts in asked for part in parts]))
+        question_ids = iter([[next(pieces)[0] for _ in parts] for parts in asked])
         encoded = []
         for passage, texts, (text, spans), (ids, offsets) in zip(
             passages, questions, named, tokenized, strict=True
@@ -312,7 +318,7 @@ class CrossReader(AdaptedEncoderModel):
             entities = dict(enumerate(candidates(passage)))
             number = {entity: label for label, entity in entities.items()}
             chunks = self._chunks(text, ids, offsets, [(*span, number[e]) for *span, e in spans])
-            own = [self._question(next(question_ids)[0], question, number) for question in texts]
+            own = [self._question(next(question_ids), question, number) for question in texts]
             encoded.append(EncodedPassage(chunks, own, entities))
         return encoded
 
@@ -325,15 +331,17 @@ class CrossReader(AdaptedEncoderModel):
             return_offsets_mapping=True,
             return_attention_mask=False,
             return_token_type_ids=False,
+            split_special_tokens=True,  # somebody who writes "[SEP]" means these letters
             verbose=False,
         )
         return list(zip(found["input_ids"], found["offset_mapping"], strict=True))
 
-    def _question(self, ids: list[int], text: str, number: Mapping[str, int]) -> EncodedQuestion:
-        blank = self.tokenizer.mask_token_id
-        if PLACEHOLDER not in text or blank not in ids:
-            raise ValueError(f"the question {text!r} has no {PLACEHOLDER}.")
-        place = ids.index(blank)
+    def _question(self, parts: list[list[int]], text: str, number: Mapping[str, int]) -> EncodedQuestion:
+        """A question of the tokens around its blanks."""
+        if len(parts) < 2:
+            raise ValueError(f"the question {text!r:.200} has no {PLACEHOLDER}.")
+        place = len(parts[0])
+        ids = parts[0] + [token for part in parts[1:] for token in (self.tokenizer.mask_token_id, *part)]
         room = self.config.question_tokens - 2
         start = min(max(0, place - room // 2), max(0, len(ids) - room))
         ids = [self.tokenizer.cls_token_id, *ids[start : start + room], self.tokenizer.sep_token_id]
@@ -430,6 +438,15 @@ def _linear(layer: nn.Linear, inputs: torch.Tensor) -> torch.Tensor:
     return F.linear(inputs, layer.weight, layer.bias)
 
 
+def _sums(values: torch.Tensor, slots: torch.Tensor, width: int) -> torch.Tensor:
+    """The sum of the values of each slot below `width`, row by row [rows, width].
+
+    >>> _sums(torch.tensor([[1.0, 2.0, 4.0]]), torch.tensor([[0, 2, 0]]), 2)
+    tensor([[5., 0.]])
+    """
+    return values.new_zeros(len(values), width + 1).scatter_add(1, slots, values)[:, :width]
+
+
 def _rest_of_layer(layer: nn.Module, states: torch.Tensor, attended: torch.Tensor) -> torch.Tensor:
     """What follows attention in a BERT layer: two residual sums with a feed-forward network between."""
     output = layer.attention.output
@@ -468,8 +485,12 @@ class EncodedPassage:
     entities: dict[int, str]
 
     @property
+    def length(self) -> int:
+        return sum(len(chunk.ids) for chunk in self.chunks)
+
+    @property
     def tokens(self) -> int:
-        return sum(len(chunk.ids) for chunk in self.chunks) + sum(len(q.ids) for q in self.questions)
+        return self.length + sum(len(question.ids) for question in self.questions)
 
 
 @dataclass
@@ -549,17 +570,35 @@ def _padded(rows: Sequence[Sequence[int]]) -> torch.Tensor:
     return pad_sequence([torch.tensor(row) for row in rows], batch_first=True, padding_value=-1)
 
 
-def _batches(passages: Sequence[EncodedPassage], tokens: int) -> Iterator[list[int]]:
-    """Passages with something to answer, the like-sized together, in batches of about `tokens` tokens."""
-    waiting = [i for i, passage in enumerate(passages) if passage.questions and passage.entities]
-    waiting.sort(key=lambda i: passages[i].tokens)
-    batch: list[int] = []
+class _Part(NamedTuple):
+    """Some questions of a passage: the number of the passage, that of the first question, and both as encoded."""
+
+    row: int
+    first: int
+    passage: EncodedPassage
+
+
+def _batches(passages: Sequence[EncodedPassage], tokens: int) -> Iterator[list[_Part]]:
+    """Passages with something to answer, the like-sized together, in batches of about `tokens` tokens.
+
+    Of a passage with many questions some are asked at a time.
+    """
+    waiting = [
+        _Part(row, first, EncodedPassage(passage.chunks, passage.questions[first:last], passage.entities))
+        for row, passage in enumerate(passages)
+        if passage.entities
+        for first, last in question_spans(
+            [len(question.ids) for question in passage.questions], room_for_questions(passage.length, tokens)
+        )
+    ]
+    waiting.sort(key=lambda part: part.passage.tokens)
+    batch: list[_Part] = []
     length = 0
-    for i in waiting:
-        if batch and length + passages[i].tokens > tokens:
+    for part in waiting:
+        if batch and length + part.passage.tokens > tokens:
             yield batch
             batch, length = [], 0
-        batch.append(i)
-        length += passages[i].tokens
+        batch.append(part)
+        length += part.passage.tokens
     if batch:
         yield batch

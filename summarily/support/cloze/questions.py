@@ -16,6 +16,7 @@ A reader numbers the ids anew, by their first occurrence in passage and question
 
 from __future__ import annotations
 
+import bisect
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -32,6 +33,11 @@ class Question(NamedTuple):
 
     text: str
     answer: str
+
+
+LONGEST_SENTENCE = 2000
+"""Characters. Of a longer "sentence", such as a list of names, this much around the blank is asked: else a text of n
+names would give n questions of n names."""
 
 
 # --- questions --------------------------------------------------------------------------------------------
@@ -116,12 +122,32 @@ def blank(text: str, entities: Entities) -> list[Question]:
     spans = entities.spans(text)
     questions = []
     for start, end in sentences_of(text):
-        inside = [(a - start, b - start, id) for a, b, id in spans if start <= a and b <= end]
-        sentence = text[start:end]
-        for answer in dict.fromkeys(id for _, _, id in inside):
-            blanked = [(a, b, PLACEHOLDER if id == answer else id) for a, b, id in inside]
-            questions.append(Question(replace_spans(sentence, blanked), answer))
+        inside = [(a, b, id) for a, b, id in spans if start <= a and b <= end]
+        first: dict[str, int] = {}
+        for number, (_, _, id) in enumerate(inside):
+            first.setdefault(id, number)
+        for answer, number in first.items():
+            left, right, near = _around(number, inside, start, end)
+            blanked = [(a - left, b - left, PLACEHOLDER if id == answer else id) for a, b, id in near]
+            questions.append(Question(replace_spans(text[left:right], blanked), answer))
     return questions
+
+
+def _around(
+    number: int, spans: Sequence[tuple[int, int, str]], start: int, end: int
+) -> tuple[int, int, Sequence[tuple[int, int, str]]]:
+    """The part of a sentence that is asked about one of its mentions, and the mentions in it: all of the sentence,
+    unless it never ends."""
+    if end - start <= LONGEST_SENTENCE:
+        return start, end, spans
+    left = max(start, spans[number][0] - LONGEST_SENTENCE // 2)
+    right = min(end, max(left + LONGEST_SENTENCE, spans[number][1]))
+    first = bisect.bisect_left(spans, left, key=lambda span: span[0])
+    last = bisect.bisect_right(spans, right, key=lambda span: span[1])
+    # No part of a name stays, which might be that of the answer.
+    left = max(left, spans[first - 1][1] if first else start)
+    right = min(right, spans[last][0] if last < len(spans) else end)
+    return left, right, spans[first:last]
 
 
 def sentences_of(text: str) -> list[tuple[int, int]]:

@@ -124,6 +124,29 @@ def test_the_encoder_equals_a_packed_bidirectional_gru_gradients_included():
         torch.testing.assert_close(parameter.grad, other.grad, rtol=1e-4, atol=1e-5)
 
 
+def test_many_questions_about_a_passage_are_read_some_at_a_time(model, monkeypatch):
+    passage, asked = PASSAGES[0], [f"{'snow ' * n} @placeholder" for n in range(30)]
+    [together] = model.answer([passage], [asked], batch_tokens=100_000)
+    sizes = []
+    forward = model.forward
+
+    def record(**batch):
+        sizes.append(batch["question_ids"].numel())
+        return forward(**batch)
+
+    monkeypatch.setattr(model, "forward", record)
+    [apart] = model.answer([passage], [asked], batch_tokens=100)
+    assert len(sizes) > 3 and max(sizes) <= 100
+    assert [answer.entity for answer in apart] == [answer.entity for answer in together]
+    for one, other in zip(apart, together, strict=True):
+        assert one.probability == pytest.approx(other.probability, abs=1e-5)
+
+
+def test_a_text_may_hold_the_letters_of_the_padding(model):
+    [[answer]] = model.answer(["<pad> @entity2 <pad> won"], [["<pad> <pad> @placeholder"]])
+    assert answer.entity == "@entity2"
+
+
 def test_padding_and_company_change_nothing(model, batch):
     together = logits_of(model, batch)
     wide = dict(batch)

@@ -115,6 +115,40 @@ def test_company_rows_and_batches_change_nothing(model):
                 assert other.probability == pytest.approx(every[row][number].probability, abs=1e-5)
 
 
+def test_many_questions_about_a_passage_are_read_some_at_a_time(model, monkeypatch):
+    ids = [f"@entity{number}" for number in range(40)]
+    names = {id: f"name{id[7:]}" for id in ids}
+    passage, asked = " ".join(ids), [f"snow @placeholder {id}" for id in ids]
+    [together] = model.answer([passage], [asked], [names], batch_tokens=100_000)
+    sizes = []
+    forward = model.forward
+
+    def record(**batch):
+        sizes.append((len(batch["blanks"]), len(batch["input_ids"])))
+        return forward(**batch)
+
+    monkeypatch.setattr(model, "forward", record)
+    [apart] = model.answer([passage], [asked], [names], batch_tokens=300)
+    assert len(sizes) > 2 and sum(questions for questions, _ in sizes) == 40
+    length = model.encode_texts([passage], [[]], [names])[0].length
+    assert max(tokens for _, tokens in sizes) <= max(300, length + 150)
+    assert [answer.entity for answer in apart] == [answer.entity for answer in together]
+    for one, other in zip(apart, together, strict=True):
+        assert one.probability == pytest.approx(other.probability, abs=1e-5)
+
+
+def test_words_that_look_like_special_tokens_are_words(model):
+    asked = "[MASK] [SEP] wrote @placeholder"
+    [passage] = model.encode_texts(["@entity0 [SEP] [CLS] [PAD] x"], [[asked]], [NAMES])
+    special = set(model.tokenizer.all_special_ids)
+    [question] = passage.questions
+    assert [place for place, token in enumerate(question.ids) if token == model.tokenizer.mask_token_id] == [
+        question.blank
+    ]
+    assert question.blank == len(question.ids) - 2
+    assert not special & set(passage.chunks[0].ids[1:-1]) - {model.tokenizer.unk_token_id}
+
+
 def test_what_cannot_be_answered(model):
     assert model.answer(PASSAGES[2:], QUESTIONS[2:], [NAMES]) == [[Answer(None, 0.0)]]
     assert model.answer(["", "@entity0"], [["@placeholder"], []], [NAMES] * 2) == [[Answer(None, 0.0)], []]

@@ -328,3 +328,23 @@ def test_letters_and_function_words_alone_are_no_names():
         Mention(name, "ORG") for name in ("A", "of", "who", "X", "5", "X Factor", "J Doe", "EU", "This Is")
     )
     assert list(table.names.values()) == [["X Factor"], ["J Doe"], ["EU"], ["This Is"]]
+
+
+def test_a_sentence_that_never_ends_is_asked_around_each_blank():
+    names = [f"Name{letter}{other}" for letter in "abcdefghijklmnopqrst" for other in "abcdefghijklmnopqrst"]
+    text = " and ".join(f"{name} of Oslo" for name in names)
+    cloze = make_cloze(text, names=[*names, "Oslo"])
+    assert len(cloze.questions) == 401
+    plain = {name: id for id, [name] in cloze.entities.names.items()}
+    for question in cloze.questions:
+        assert PLACEHOLDER in question.text and question.answer not in marks.candidates(question.text)
+        assert len(question.text) < 2 * questions.LONGEST_SENTENCE
+        assert "Name" not in question.text and "Oslo" not in question.text, "no part of a name is left"
+    middle = next(q for q in cloze.questions if q.answer == plain["Namejj"])
+    assert f"{plain['Nameji']} of {plain['Oslo']} and @placeholder of {plain['Oslo']}" in middle.text
+
+
+def test_a_name_longer_than_any_sentence_is_asked_whole():
+    name = " ".join(["Verylongname"] * 300)
+    [question] = make_cloze(f"Once upon a time {name} slept well.", names=[name]).questions
+    assert question.text == "Once upon a time @placeholder"
