@@ -51,10 +51,15 @@ class Rouge(Metric):
         limit_bytes, limit_words: read only that much of every prediction and reference, as the script's
             options -b and -l do: white-space words, UTF-8 bytes, line breaks not counted.
         tokenizer: "ascii" (letters a to z and digits) or "unicode" (letters, digits and marks of any script;
-            each Chinese or Japanese character is a token).
+            each Chinese or Japanese character is a token), or "white_space" (what white space separates, in lower
+            case, punctuation kept: for texts that are tokenized already).
         split_sentences: let rougeLsum compare sentences, instead of lines.
         wordnet_exceptions: WordNet's exception lists, looked up before stemming as ROUGE-1.5.5 does (perl
             mode only): a folder with .exc files, or one such file.
+        alpha: the weight of precision in F = 1 / (alpha / precision + (1 - alpha) / recall), as the script's
+            option -p; one half by default.
+        beta: for rougeL and rougeLsum instead, F = (1 + beta^2) PR / (R + beta^2 P): recall counts beta times as
+            much (Lin's definition; 1.2 where captions and stories are scored). The same as alpha = 1 / (1 + beta^2).
 
     Example:
         >>> score = Rouge().compute(["the cat sat on a mat"], ["the cat was on the mat"])
@@ -90,6 +95,8 @@ class Rouge(Metric):
         tokenizer: str = "ascii",
         split_sentences: bool = False,
         wordnet_exceptions: str | None = None,
+        alpha: float = 0.5,
+        beta: float | None = None,
     ):
         self.preset = _one_of("preset", preset, ("light", "paper"))
         self.types = _check_types(types)
@@ -105,8 +112,10 @@ class Rouge(Metric):
         self.limit_words = _limit("limit_words", limit_words)
         if limit_bytes is not None and limit_words is not None:
             raise InputError("limit_bytes and limit_words exclude each other; give one of them.")
-        self.tokenizer = _one_of("tokenizer", tokenizer, ("ascii", "unicode"))
+        self.tokenizer = _one_of("tokenizer", tokenizer, ("ascii", "unicode", "white_space"))
         self.split_sentences = _flag("split_sentences", split_sentences)
+        self.alpha = _number("alpha", alpha, 1.0)
+        self.beta = None if beta is None else _number("beta", beta, math.inf)
         exceptions, self.exceptions_digest = None, None
         if wordnet_exceptions is not None:
             if mode != "perl" or not stemmer:
@@ -119,6 +128,14 @@ class Rouge(Metric):
         self.reader = Reader(mode, tokenizer, stems, limit_bytes, limit_words, split_sentences)
         self._kinds = [_kind(name, mode) for name in self.types]
         self._with_lines = "Lsum" in self._kinds
+        lcs_alpha = self.alpha if self.beta is None else 1 / (1 + self.beta**2)
+        self._alphas = [
+            self.alpha if isinstance(kind, int) or kind == "SU4" else lcs_alpha for kind in self._kinds
+        ]
+        if self.beta is not None and not {"L", "Lsum"} & set(self._kinds):
+            raise InputError(
+                "beta weighs rougeL and rougeLsum, and types has neither; use alpha for the others."
+            )
 
     @property
     def keys(self) -> tuple[str, ...]:
@@ -138,6 +155,8 @@ class Rouge(Metric):
             "tokenizer": self.tokenizer,
             "units": "sentences" if self.split_sentences else "lines",
             "limit": limit,
+            "alpha": None if self.alpha == 0.5 else f"{self.alpha:g}",
+            "beta": None if self.beta is None else f"{self.beta:g}",
         }
 
     def score_examples(self, examples: Sequence[Example], statistics: Any) -> Values:
@@ -176,18 +195,21 @@ class Rouge(Metric):
     def _score(self, prediction: Text, references: Sequence[Text]) -> list[Value]:
         """One value per type."""
         if len(references) == 1:
-            return [_value(*counts) for counts in self._count(prediction, references[0])]
+            counted = self._count(prediction, references[0])
+            return [_value(*counts, alpha) for counts, alpha in zip(counted, self._alphas, strict=True)]
         per_reference = [self._count(prediction, reference) for reference in references]
-        return [self._fold(counts)[0] for counts in zip(*per_reference, strict=True)]
+        return [
+            self._fold(counts, alpha)[0] for *counts, alpha in zip(*per_reference, self._alphas, strict=True)
+        ]
 
-    def _fold(self, counts: Sequence[Counts]) -> tuple[Value, int | None]:
+    def _fold(self, counts: Sequence[Counts], alpha: float) -> tuple[Value, int | None]:
         """One type's value over all references, and the index of the reference it comes from, if one."""
-        values = [_value(*count) for count in counts]
+        values = [_value(*count, alpha) for count in counts]
         if len(values) == 1:
             return values[0], 0
         if self.multi_reference == "pooled":
             hits, prediction, reference = map(sum, zip(*counts, strict=True))
-            return _value(hits, prediction, reference), None
+            return _value(hits, prediction, reference, alpha), None
         if self.multi_reference == "mean":
             precision, recall, f = (math.fsum(part) / len(values) for part in zip(*values, strict=True))
             return (precision, recall, f), None
@@ -241,7 +263,7 @@ class Rouge(Metric):
         types = {}
         for i, (name, kind) in enumerate(zip(self.types, self._kinds, strict=True)):
             counts = [count[i] for count in per_reference]
-            value, chosen = self._fold(counts)
+            value, chosen = self._fold(counts, self._alphas[i])
             used = range(len(counts)) if chosen is None else [chosen]
             types[name] = {
                 **_named(value),
@@ -251,7 +273,9 @@ class Rouge(Metric):
                     for row in used
                     for match in self._matches(kind, texts[0], texts[row + 1], strings[0], strings[row + 1])
                 ],
-                "per_reference": [{**_counted(count), **_named(_value(*count))} for count in counts],
+                "per_reference": [
+                    {**_counted(count), **_named(_value(*count, self._alphas[i]))} for count in counts
+                ],
             }
         described = [
             {"text": string, "tokens": [place._asdict() for place in self.reader.places(string)]}
@@ -282,13 +306,15 @@ class Rouge(Metric):
 # --- counting ---------------------------------------------------------------------------------------------
 
 
-def _value(hits: int, prediction: int, reference: int) -> Value:
+def _value(hits: int, prediction: int, reference: int, alpha: float = 0.5) -> Value:
     # The order of operations is that of rouge_score, so that not even the last bit differs.
     if not hits:
         return 0.0, 0.0, 0.0
     precision = hits / prediction
     recall = hits / reference
-    return precision, recall, 2 * precision * recall / (precision + recall)
+    if alpha == 0.5:
+        return precision, recall, 2 * precision * recall / (precision + recall)
+    return precision, recall, precision * recall / ((1 - alpha) * precision + alpha * recall)
 
 
 class Overlap:
@@ -502,6 +528,18 @@ def _flag(option: str, value: Any) -> bool:
     if not isinstance(value, bool):
         raise InputError(f"{option} is {value!r}; expected True or False.")
     return value
+
+
+def _number(option: str, value: Any, most: float) -> float:
+    if (
+        not isinstance(value, (int, float))
+        or isinstance(value, bool)
+        or not 0 <= value <= most
+        or value == math.inf
+    ):
+        limits = "0 to 1" if most == 1 else "0 or more"
+        raise InputError(f"{option} is {value!r}; expected a number, {limits}.")
+    return float(value)
 
 
 def _limit(option: str, value: Any) -> int | None:

@@ -108,6 +108,9 @@ _CLEAN = bytes(code if code in _LETTERS_AND_DIGITS else ord(" ") for code in byt
 _ASCII_TOKEN = re.compile(r"[A-Za-z0-9]+")
 
 
+_WHITE_SPACE_TOKEN = re.compile(r"\S+")
+
+
 @cache
 def _unicode_token() -> Any:
     import regex
@@ -187,6 +190,8 @@ class Reader:
     ):
         self.perl = mode == "perl"
         self.ascii = tokenizer == "ascii"
+        # In ASCII texts the words of both are the same, and quicker found.
+        self.unicode = tokenizer == "unicode"
         self.stems = stems
         self.limit_bytes = limit_bytes
         self.limit_words = limit_words
@@ -220,14 +225,20 @@ class Reader:
         return text.encode("ascii", "replace").translate(_CLEAN).decode("ascii")
 
     def _tokens(self, text: str) -> list[str]:
-        if self.ascii or text.isascii():
+        if self._quick(text):
             tokens = self._clean(text).split()
         else:
-            tokens = [_unicode_form(word) for word in _unicode_token().findall(text)]
+            tokens = [_unicode_form(word) for word in self._pattern().findall(text)]
         return tokens if self.stems is None else [self.stems[token] for token in tokens]
 
+    def _quick(self, text: str) -> bool:
+        return self.ascii or (self.unicode and text.isascii())
+
+    def _pattern(self) -> Any:
+        return _unicode_token() if self.unicode else _WHITE_SPACE_TOKEN
+
     def _lines(self, text: str) -> list[list[str]]:
-        if self.ascii or text.isascii():
+        if self._quick(text):
             lines = [tokens for line in self._clean(text).split("\n") if (tokens := line.split())]
             stems = self.stems
             return lines if stems is None else [[stems[token] for token in line] for line in lines]
@@ -314,7 +325,7 @@ class Reader:
 
     def _words_with_places(self, text: str) -> Iterator[tuple[str, int, int]]:
         if not self.ascii:
-            for match in _unicode_token().finditer(text):
+            for match in self._pattern().finditer(text):
                 yield match.group(), match.start(), match.end()
             return
         lowered = text if self.perl else text.lower()

@@ -72,7 +72,7 @@ options = st.fixed_dictionaries(
     {
         "mode": st.sampled_from(["google", "perl"]),
         "stemmer": st.booleans(),
-        "tokenizer": st.sampled_from(["ascii", "unicode"]),
+        "tokenizer": st.sampled_from(["ascii", "unicode", "white_space"]),
         "multi_reference": st.sampled_from(["max", "mean", "pooled"]),
         "split_sentences": st.booleans(),
     }
@@ -130,7 +130,10 @@ def test_precision_and_recall_change_places_with_the_texts(first, second, chosen
         ({"stemmer": "no"}, "stemmer is 'no'; expected True or False"),
         ({"split_sentences": 1}, "split_sentences is 1; expected True or False"),
         ({"multi_reference": "best"}, "multi_reference is 'best'"),
-        ({"tokenizer": "spacy"}, "tokenizer is 'spacy'; expected 'ascii' or 'unicode'"),
+        ({"alpha": 1.5}, "alpha is 1.5; expected a number, 0 to 1"),
+        ({"beta": float("nan")}, "beta is nan; expected a number, 0 or more"),
+        ({"beta": 1.2, "types": ["rouge1"]}, "types has neither"),
+        ({"tokenizer": "spacy"}, "tokenizer is 'spacy'; expected 'ascii' or 'unicode' or 'white_space'"),
         ({"limit_bytes": 0}, "limit_bytes is 0; expected a positive whole number"),
         ({"limit_words": True}, "limit_words is True"),
         ({"limit_words": 2.5}, "limit_words is 2.5"),
@@ -392,3 +395,49 @@ def test_explained_grams_add_up_to_the_hits(prediction, reference):
     types = Rouge(types=["rouge1", "rouge3", "rougeSU4"]).explain(prediction, reference)["types"]
     for name, why in types.items():
         assert sum(match["count"] for match in why["matches"]) == why["per_reference"][0]["hits"], name
+
+
+# --- weighted F -------------------------------------------------------------------------------------------
+
+# A made-up passage and its rewordings in the shape of the sentence mover's paper's Table 1.
+PASSAGE = "for $ 5 , a baker in oslo will send you 3 loaves of bread in a paper bag , he says ."
+PLAIN = "a baker in oslo sells bread . for $ 5 , he will send 3 loaves in a paper bag ."
+
+
+@pytest.mark.parametrize("alpha", [0.0, 0.25, 0.5, 0.8, 1.0])
+def test_alpha_weighs_precision_as_the_script_does(alpha):
+    score = Rouge(alpha=alpha, types=["rouge1", "rougeSU4"]).compute([PLAIN], [PASSAGE]).mean
+    for name in ("rouge1", "rougeSU4"):
+        precision, recall = score[f"{name}_precision"], score[f"{name}_recall"]
+        assert precision != recall
+        assert score[name] == pytest.approx(1 / (alpha / precision + (1 - alpha) / recall), abs=1e-12)
+
+
+def test_beta_weighs_recall_of_subsequences_alone():
+    plain = Rouge().compute([PLAIN], [PASSAGE]).mean
+    score = Rouge(beta=1.2).compute([PLAIN], [PASSAGE])
+    precision, recall = plain["rougeL_precision"], plain["rougeL_recall"]
+    by_hand = (1 + 1.2**2) * recall * precision / (recall + 1.2**2 * precision)
+    assert score.mean["rougeL"] == pytest.approx(by_hand, abs=1e-12) != plain["rougeL"]
+    assert score.mean["rouge1"] == plain["rouge1"]
+    assert "|beta:1.2|" in str(score.signature) and "alpha" not in str(score.signature)
+    why = Rouge(beta=1.2).explain(PLAIN, [PASSAGE])["types"]["rougeL"]
+    assert why["f"] == why["per_reference"][0]["f"] == score.mean["rougeL"]
+
+
+def test_the_best_of_several_references_is_by_the_weighted_value():
+    """Recall alone prefers the short reference, precision alone the long one."""
+    prediction, references = "a b c d", ["a b", "a b c d e f g h"]
+    recall = Rouge(types=["rouge1"], alpha=0.0).compute([prediction], [references])
+    precision = Rouge(types=["rouge1"], alpha=1.0).compute([prediction], [references])
+    assert recall.mean["rouge1"] == 1.0 and recall.mean["rouge1_precision"] == 0.5
+    assert precision.mean["rouge1"] == 1.0 and precision.mean["rouge1_recall"] == 0.5
+
+
+def test_white_space_tokens_keep_their_punctuation():
+    spaced = Rouge(types=["rouge1"], tokenizer="white_space")
+    assert spaced.compute(["It 's 5 ."], ["it 's 6 ."]).mean["rouge1"] == 0.75
+    assert spaced.compute(["end."], ["end ."]).mean["rouge1"] == 0.0
+    tokens = spaced.explain("It 's ok.", ["x"])["prediction"]["tokens"]
+    assert [token["text"] for token in tokens] == ["it", "'s", "ok."]
+    assert [token["start"] for token in tokens] == [0, 3, 6]
