@@ -97,3 +97,23 @@ def test_unknown_recipes_and_broken_files_are_named(tmp_path):
         load_recipe(tmp_path / "broken.toml")
     with pytest.raises(RecipeError, match=r"model.name is missing"):
         Recipe.from_dict({"model": {}, "data": {"name": "x"}})
+
+
+@pytest.mark.parametrize(
+    ("name", "start", "epochs", "rate", "source", "target"),
+    [
+        ("bart_cnn_dailymail", "facebook/bart-large-cnn", 1, 3e-5, 1024, 142),
+        ("led_pubmed", "led-cnn", 2, 1e-5, 4096, 200),
+        ("led_arxiv", "led-cnn", 1, 1e-5, 4096, 200),
+        ("red_pubmed", "red-cnn", 3, 1e-5, 4096, 200),
+    ],
+)
+def test_the_thesis_recipes_are_those_of_its_table(name, start, epochs, rate, source, target):
+    """Sections 5.2.3 and 5.2.6, Table D.2."""
+    recipe = load_recipe(name)
+    assert (recipe.model.name, recipe.training.max_epochs) == (start, epochs)
+    assert recipe.schedule.learning_rate == rate and recipe.batch.max_examples == 1
+    assert recipe.training.label_smoothing == (0.1 if name.startswith("bart") else 0.0)
+    assert (recipe.data.max_source_tokens, recipe.data.max_target_tokens) == (source, target)
+    assert recipe.batch.tokens == source + target, "one document of full length is a batch"
+    assert recipe.generation == {"num_beams": 4, "length_penalty": 2.0, "max_new_tokens": target}
