@@ -13,7 +13,7 @@ class LongBartConfig(BartConfig):
         max_position_embeddings: the longest summary (`max_decoder_position_embeddings` is the same field).
         summary_window: how many tokens, itself included, a token of the summary sees of the summary;
             all when left out.
-        label_smoothing: in training only; spread over the whole vocabulary.
+        label_smoothing: probability given to the other tokens of the vocabulary, in training only.
     """
 
     attribute_map = {

@@ -44,12 +44,14 @@ _EXTENSIONS = {
     "publish": ("summarily.hub_cards.publish", "build, check and upload metrics, models and demos"),
     "study": ("summarily.studies.cli", "train and compare: the papers' tables at our scale"),
     "summarize": ("summarily.commands.summarize", "summarize texts with a shipped or a Hub model"),
-    "train": ("summarily.commands.train", "train a summarizer from a recipe"),
+    "train": (
+        "summarily.commands.train",
+        "train from a recipe: a summarizer, a denoiser, a reader or a BLEURT",
+    ),
     "tune-penalties": (
         "summarily.studies.penalties",
         "choose alpha, beta and gamma of the beam search",
     ),
-    "train-reader": ("summarily.commands.train_reader", "train a reader of cloze questions, for APES"),
 }
 
 

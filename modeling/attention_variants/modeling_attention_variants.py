@@ -32,6 +32,7 @@ from summarily.modeling.attention.blocks import (
 )
 from summarily.modeling.attention.relative import relative_attention
 from summarily.modeling.attention_variants.configuration_attention_variants import AttentionVariantConfig
+from summarily.modeling.summary_loss import summary_loss
 
 # What beam search does unless told otherwise. The paper: beam 8, at most 14 words (between the start and the end
 # token), and probabilities changed "to encourage longer summaries", by how much it does not say.
@@ -414,33 +415,6 @@ class AttentionVariantModel(AttentionVariantPreTrainedModel):
         )
 
 
-def smoothed_cross_entropy(logits, labels, smoothing: float = 0.0, num_items_in_batch=None) -> torch.Tensor:
-    """Cross entropy with `smoothing` spread over the other V - 1 tokens, minus its least value; -100 is ignored.
-
-    The sum is divided by `num_items_in_batch`, or by the number of labels: pass the number of labels of a whole
-    accumulated batch, and the gradient does not depend on how it was cut.
-
-    Example:
-
-    >>> import torch
-    >>> smoothed_cross_entropy(torch.zeros(1, 1, 4), torch.tensor([[2]])).exp()
-    tensor(4.)
-    """
-    size = logits.shape[-1]
-    # torch spreads its mass over all V tokens, the right one included: eps V / (V - 1) of it is eps of ours.
-    loss = F.cross_entropy(
-        logits.float().flatten(0, -2),
-        labels.flatten(),
-        reduction="sum",
-        label_smoothing=smoothing * size / (size - 1),
-    )
-    count = (labels != -100).sum()
-    if smoothing:
-        least = -(1 - smoothing) * math.log(1 - smoothing) - smoothing * math.log(smoothing / (size - 1))
-        loss = loss - count * least
-    return loss / (count.clamp(min=1) if num_items_in_batch is None else num_items_in_batch)
-
-
 class AttentionVariantForConditionalGeneration(AttentionVariantPreTrainedModel, GenerationMixin):
     """The summarizer. The loss is smoothed cross entropy in training and plain cross entropy in evaluation.
 
@@ -512,7 +486,7 @@ class AttentionVariantForConditionalGeneration(AttentionVariantPreTrainedModel, 
         loss = None
         if labels is not None:
             smoothing = self.config.label_smoothing if self.training else 0.0
-            loss = smoothed_cross_entropy(logits, labels, smoothing, num_items_in_batch)
+            loss = summary_loss(logits, labels, num_items_in_batch, smoothing)
         rest = {name: value for name, value in outputs.items() if name != "last_hidden_state"}
         return Seq2SeqLMOutput(loss=loss, logits=logits, **rest)  # type: ignore[arg-type]
 

@@ -9,8 +9,7 @@ import torch
 from accelerate import Accelerator, DistributedDataParallelKwargs, DistributedType
 from accelerate.state import AcceleratorState
 
-from summarily.modeling.data import TEXTS
-from summarily.modeling.training.corpora import Corpus, encode, texts
+from summarily.modeling.training.corpora import Corpus, texts
 from summarily.modeling.training.recipe import (
     AdapterSection,
     OptimizerSection,
@@ -47,30 +46,8 @@ def make_accelerator(training: TrainingSection) -> Accelerator:
     return accelerator
 
 
+SMOOTHING = "label_smoothing"
 _DATA_PARALLEL = (DistributedType.MULTI_GPU, DistributedType.MULTI_NPU, DistributedType.MULTI_XPU)
-
-
-# What rewards are computed from, beside the summaries.
-REWARD_TEXTS = ("source", "references", *TEXTS)
-
-
-def encode_splits(corpus: Corpus, tokenizer: PreTrainedTokenizerBase, recipe: Recipe) -> dict[str, Any]:
-    """Token ids of every split. A stream is encoded as it is read; its held-out splits are kept in memory."""
-    rows = {name: encode(split, tokenizer, recipe.data) for name, split in corpus.splits.items()}
-    columns = ["input_ids", "labels", *(["salient_tokens"] if recipe.data.entities else [])]
-    if recipe.self_critical.rewards:
-        columns += [name for name in REWARD_TEXTS if name in (rows["train"].column_names or ())]
-    if not recipe.data.streaming:
-        return rows | {"train": rows["train"].select_columns(columns)}
-    from datasets import Dataset
-
-    stream = rows["train"].select_columns(columns)
-
-    def read(epoch: int) -> Any:
-        return stream.shuffle(recipe.training.seed + epoch, buffer_size=recipe.batch.pool)
-
-    held_out = {name: Dataset.from_list(list(rows[name])) for name in ("validation", "test")}
-    return {"train": read, **held_out}
 
 
 def build_tokenizer(
@@ -129,6 +106,8 @@ def build_model(recipe: Recipe, tokenizer: PreTrainedTokenizerBase) -> PreTraine
             f"the tokenizer has {len(tokenizer)} tokens but {section.name} embeds only "
             f"{model.get_input_embeddings().num_embeddings}; use the tokenizer the model was trained with."
         )
+    if hasattr(model.config, SMOOTHING):  # one switch, and the folder for the Hub says how it stood
+        model.config.label_smoothing = recipe.training.label_smoothing
     if recipe.adapter.rank is not None:
         add_adapter(model, recipe.adapter)
     if section.gradient_checkpointing:
@@ -196,6 +175,8 @@ def new_config(recipe: Recipe, tokenizer: PreTrainedTokenizerBase) -> dict[str, 
 
 
 def _check_keys(values: dict[str, Any], config: PreTrainedConfig) -> None:
+    if SMOOTHING in values:
+        raise RecipeError(f"model.config.{SMOOTHING} is set; in a recipe, set training.{SMOOTHING}.")
     for key in values:
         if not hasattr(config, key):
             known = [*config.to_dict(), *config.attribute_map]

@@ -1,4 +1,4 @@
-"""The folder for the Hub: weights, configs, tokenizer, and a card filled in by the run itself."""
+"""Model cards: templates (`templates/`) that the run fills in itself."""
 
 from __future__ import annotations
 
@@ -7,156 +7,61 @@ import os
 import platform
 import re
 import subprocess
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from pathlib import Path
+from string import Template
 from typing import TYPE_CHECKING, Any
 
 import torch
 
-from summarily.modeling.data import data_of
-from summarily.modeling.training.corpora import Corpus
-from summarily.modeling.training.recipe import DataSection, Recipe
-from summarily.support.files import write_folder
+from summarily.modeling.training.recipe import Recipe
 from summarily.support.keys import Key
 from summarily.support.version import __version__
 
 if TYPE_CHECKING:
-    from transformers import PreTrainedModel, PreTrainedTokenizerBase
-
     from summarily.modeling.training.progress import RunResult
+    from summarily.modeling.training.task import Task
+
+TEMPLATES = Path(__file__).parent / "templates"
 
 
-def write_hub_folder(
-    folder: Path,
-    recipe: Recipe,
-    result: RunResult,
-    model: PreTrainedModel,
-    tokenizer: PreTrainedTokenizerBase,
-    corpus: Corpus,
-    test_rows: int,
-) -> None:
-    """Write everything `from_pretrained` and a reader need; the old folder stays until the new one is whole."""
-    text = model_card(recipe, result, corpus, type(model).__name__, test_rows, data_of(tokenizer).texts)
-
-    def write(partial: Path) -> None:
-        if recipe.adapter.rank is not None:
-            write_adapter(partial, recipe, model)
-        else:
-            before = model.dtype
-            try:
-                model.to(dtype=getattr(torch, recipe.hub.dtype)).save_pretrained(partial)  # type: ignore[call-arg]
-            finally:
-                model.to(dtype=before)  # type: ignore[call-arg]
-            tokenizer.save_pretrained(partial)
-        (partial / "README.md").write_text(text, encoding="utf-8")
-
-    write_folder(folder, write, marker=False)
-
-
-def write_adapter(folder: Path, recipe: Recipe, model: PreTrainedModel) -> None:
-    """The difference alone, as peft stores it, with the config of the whole and the name of what it differs from."""
-    from peft import get_peft_model_state_dict
-    from safetensors.torch import save_file
-
-    dtype = getattr(torch, recipe.hub.dtype)
-    state = get_peft_model_state_dict(model, save_embedding_layers=False)
-    tensors = {f"base_model.model.{name}": tensor.to(dtype).contiguous() for name, tensor in state.items()}
-    save_file(tensors, folder / "adapter_model.safetensors", metadata={"format": "pt"})
-    configs: Any = model.peft_config
-    [config] = configs.values()
-    stored = config.to_dict() | {"base_model_name_or_path": recipe.model.name, "inference_mode": True}
-    (folder / "adapter_config.json").write_text(json.dumps(stored, indent=1, default=sorted) + "\n")
-    whole = model.config.to_dict()
-    if whole["model_type"] == "t5" and not whole.get("scale_decoder_outputs", True):
-        # As its head is its own; transformers 5 writes true for every T5.
-        whole["tie_word_embeddings"] = False
-    if recipe.data.prefix:
-        whole["task_specific_params"] = {"summarization": {"prefix": recipe.data.prefix}}
-    (folder / "config.json").write_text(json.dumps(whole, indent=1) + "\n")
-    model.generation_config.save_pretrained(folder)
+def render(template: str, task: Task, result: RunResult, **values: Any) -> str:
+    """The card of a run: a template with what every run knows, and with the `values` of its task."""
+    recipe = task.recipe
+    cost = (
+        f"{result.minutes:.1f} minutes on {hardware()}; {result.parameters:,} parameters; weights stored as "
+        f"{recipe.hub.dtype}."
+    )
+    common = {
+        "parameters": f"{result.parameters:,}",
+        "version": __version__,
+        "note": f"\n{recipe.hub.note}\n" if recipe.hub.note else "",
+        "training": training_table(recipe),
+        "reason": result.reason,
+        "step": f"{result.step:,}",
+        "epoch": result.epoch,
+        "best_step": f"{result.best_step:,}",
+        "select": recipe.evaluation.select,
+        "cost": cost,
+        "commit": commit(),
+        "torch": torch.__version__,
+        "limits": recipe.hub.limits or task.limits,
+        "citation": citation(recipe),
+    }
+    return fill(template, **common | values) + "\n"
 
 
-def model_card(
-    recipe: Recipe,
-    result: RunResult,
-    corpus: Corpus,
-    class_name: str,
-    test_rows: int,
-    beside: Sequence[str] = (),
-) -> str:
-    """The README.md of a trained model; `beside` is what decoding needs of an encoding but the ids."""
-    words = "".join(f", {name}=inputs.{name}" for name in beside)
-    name = recipe.hub.name or recipe.model.name.rstrip("/").split("/")[-1]
-    texts = [text.file for text in recipe.denoising.texts]
-    data = _file_names(texts) if texts else data_name(recipe.data)
-    note = f"\n{recipe.hub.note}\n" if recipe.hub.note else ""
-    return f"""{front_matter(recipe, result, name, data)}
-# {name}
+def fill(template: str, **values: Any) -> str:
+    """A file of `templates/` with its `$names` replaced; a name without a value, or a value without a name, is an error.
 
-`{class_name}` with {result.parameters:,} parameters, trained on {data} by Summarily {__version__}.
-{note}
-## Use
-
-```python
-import summarily.modeling  # registers the model with the auto classes
-from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
-
-tokenizer = AutoTokenizer.from_pretrained("{name}")
-model = AutoModelForSeq2SeqLM.from_pretrained("{name}")
-inputs = tokenizer("A document to be summarized.", return_tensors="pt", truncation=True)
-print(tokenizer.decode(model.generate(**inputs)[0], skip_special_tokens=True{words}))
-```
-
-## Data
-
-{data}: {task(recipe)}; at most {recipe.data.max_source_tokens} source and {recipe.data.max_target_tokens} target tokens.
-
-{_bullets(corpus.report().splitlines())}
-
-Changed from the defaults of the data section:
-
-```json
-{json.dumps(changed(recipe.data), indent=1, ensure_ascii=False)}
-```
-
-## Training
-
-{training_table(recipe)}
-
-The run ended by `{result.reason}` after {result.step:,} steps ({result.epoch} full epochs). The weights are those of step \
-{result.best_step:,}, the best of the validation split by {recipe.evaluation.select} ({result.best_score:.4f}).
-
-## Scores
-
-{scores_section(recipe, result, test_rows)}
-
-## Limits
-
-{recipe.hub.limits}
-
-## Cost
-
-{result.minutes:.1f} minutes on {hardware()}; {result.parameters:,} parameters; weights stored as {recipe.hub.dtype}.
-
-Code: commit `{commit()}`; torch {torch.__version__}.
-
-## Citation
-
-{citation(recipe)}
-"""
-
-
-def scores_section(recipe: Recipe, result: RunResult, test_rows: int) -> str:
-    """What the test split was scored with, and the signatures; or that this run scored nothing."""
-    if not test_rows:
-        return "Not scored by this run."
-    return f"""On {test_rows:,} rows of the test split, generated with `{json.dumps(recipe.generation)}`{_cut(recipe)}:
-
-{scores_table(result)}
-
-Signatures:
-
-{_bullets(f"`{text}`" for text in result.signatures.values())}"""
+    Example:
+        >>> fill("scores", examples="3", generation="{}", cut="", table="| |", signatures="-").splitlines()[0]
+        'On 3 rows of the test split, generated with `{}`:'
+    """
+    text = Template((TEMPLATES / f"{template}.md").read_text(encoding="utf-8"))
+    if unused := sorted(values.keys() - set(text.get_identifiers())):
+        raise KeyError(f"templates/{template}.md does not say {', '.join(unused)}")
+    return text.substitute(values).rstrip("\n")
 
 
 def with_scores(card: str, scores: str, measured: Mapping[str, float], split: str) -> str:
@@ -174,11 +79,10 @@ def with_scores(card: str, scores: str, measured: Mapping[str, float], split: st
         count=1,
         flags=re.S | re.M,
     )
-    metrics = [{"type": key, "name": key, "value": round(value, 4)} for key, value in measured.items()]
     dataset = {"name": "CNN/DailyMail", "type": "cnn_dailymail", "split": split}
-    results = [{"task": {"type": "summarization"}, "dataset": dataset, "metrics": metrics}]
     name = re.search(r"^# (.+)$", card, re.M)
-    index = json.dumps([{"name": name[1] if name else "", "results": results}])
+    rounded = {key: round(value, 4) for key, value in measured.items()}
+    index = json.dumps(model_index(name[1] if name else "", {"type": "summarization"}, dataset, rounded))
     return re.sub(r"^model-index: .*$", lambda _: f"model-index: {index}", text, count=1, flags=re.M)
 
 
@@ -189,58 +93,38 @@ def citation(recipe: Recipe) -> str:
     return "Cite the data and the model class it was trained with; this checkpoint has no publication of its own."
 
 
-def front_matter(recipe: Recipe, result: RunResult, name: str, data: str) -> str:
+def front_matter(recipe: Recipe, meta: Mapping[str, Any]) -> str:
     """The metadata that the Hub reads (YAML; every value is written as JSON, which YAML includes)."""
-    meta: dict[str, Any] = {
+    values = {
         "license": recipe.hub.license,
         "language": recipe.hub.language,
         "library_name": "transformers",
-        "pipeline_tag": "summarization",
-        "tags": ["summarization", "summarily", *recipe.hub.tags],
-        "metrics": recipe.evaluation.metrics,
+        **meta,
     }
-    if recipe.data.name:
-        meta["datasets"] = [recipe.data.name]
-    if recipe.model.name.count("/") == 1:
-        meta["base_model"] = recipe.model.name
-    measured = [{"type": key, "name": key, "value": round(value, 4)} for key, value in result.scores.items()]
-    task = {"type": "summarization"}
-    dataset = {"name": data, "type": data, "split": "test" if recipe.denoising.texts else recipe.data.test}
-    meta["model-index"] = [
-        {"name": name, "results": [{"task": task, "dataset": dataset, "metrics": measured}]}
-    ]
-    lines = [f"{key}: {json.dumps(value, ensure_ascii=False)}" for key, value in meta.items()]
+    lines = [f"{key}: {json.dumps(value, ensure_ascii=False)}" for key, value in values.items()]
     return "\n".join(["---", *lines, "---"])
 
 
-def data_name(section: DataSection) -> str:
-    """What to call the data: its name on the Hub, or its files without their folders."""
-    if section.name:
-        return section.name
-    return _file_names(section.files.values())
+def model_index(
+    name: str, task: Mapping[str, str], dataset: Mapping[str, str], measured: Mapping[str, float], **kind: str
+) -> list[dict[str, Any]]:
+    """What the Hub shows beside a model: scores, each of the type of its name unless `type` says another."""
+    metrics = [{"type": key, "name": key, "value": value} | kind for key, value in measured.items()]
+    return [{"name": name, "results": [{"task": task, "dataset": dataset, "metrics": metrics}]}]
 
 
-def _file_names(paths: Iterable[str]) -> str:
+def file_names(paths: Iterable[str]) -> str:
+    """Files without their folders and endings, once each.
+
+    Example:
+        >>> file_names(["news/bbc.jsonl.gz", "long/arxiv.jsonl.gz"])
+        'bbc, arxiv'
+    """
     return ", ".join(dict.fromkeys(Path(path).name.split(".")[0] for path in paths))
 
 
-def changed(section: DataSection) -> dict[str, Any]:
-    """The values of the data section that are not defaults, but for names and folders."""
-    default = DataSection()
-    hidden = ("use", "name", "files", "source", "target", "references")
-    return {k: v for k, v in vars(section).items() if v != getattr(default, k) and k not in hidden}
-
-
-def task(recipe: Recipe) -> str:
-    """What the model was trained to do with the data."""
-    noise = recipe.denoising
-    if noise.texts:
-        return (
-            f"texts restored from noise (spans of {noise.span:g} tokens on average masked until {noise.masked:.0%} are "
-            f"gone{', sentences in random order' if noise.permute_sentences else ''}), in pieces of {noise.lengths} tokens"
-        )
-    target = recipe.data.references or recipe.data.target
-    return f"source `{_plain(recipe.data.source)}`, target `{_plain(target)}`"
+def bullets(lines: Iterable[str]) -> str:
+    return "\n".join(f"- {line}" for line in lines)
 
 
 def training_table(recipe: Recipe) -> str:
@@ -283,18 +167,3 @@ def commit() -> str:
 
 def _settings(values: dict[str, Any]) -> str:
     return ", ".join(f"{key} {value}" for key, value in values.items() if value is not None)
-
-
-def _bullets(lines: Any) -> str:
-    return "\n".join(f"- {line}" for line in lines)
-
-
-def _plain(columns: str | list[str]) -> str:
-    return columns if isinstance(columns, str) else " + ".join(columns)
-
-
-def _cut(recipe: Recipe) -> str:
-    section = recipe.evaluation
-    limits = [(section.max_words, "words"), (section.max_bytes, "bytes")]
-    cuts = [f"{limit} {unit}" for limit, unit in limits if limit is not None]
-    return f", cut at {' and '.join(cuts)}" if cuts else ""

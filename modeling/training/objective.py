@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
 import torch
 
+from summarily.modeling import summary_loss as smoothed
 from summarily.modeling.training.collators import IGNORED_LABEL
 from summarily.modeling.training.recipe import ScheduleSection, TrainingSection
 
@@ -16,19 +17,6 @@ from summarily.modeling.training.recipe import ScheduleSection, TrainingSection
 PLAIN_TYPES = frozenset(
     {"t5", "bart", "summarily-led", "summarily-red", "summarily-led-t5", "summarily-red-t5"}
 )
-
-BatchLoss = Callable[[torch.nn.Module, dict[str, torch.Tensor], TrainingSection], torch.Tensor]
-
-
-def begin_step(batch_loss: BatchLoss, step: int) -> None:
-    """Tell a loss with a `begin_step` of its own that optimizer step `step` (from 1) begins."""
-    if hasattr(batch_loss, "begin_step"):
-        batch_loss.begin_step(step)
-
-
-def end_step(batch_loss: BatchLoss) -> dict[str, float]:
-    """What a loss with an `end_step` of its own has to say about the step, for the log."""
-    return batch_loss.end_step() if hasattr(batch_loss, "end_step") else {}
 
 
 def summary_loss(
@@ -38,7 +26,7 @@ def summary_loss(
     labels = batch["labels"]
     if training.label_smoothing:
         inputs = {name: tensor for name, tensor in batch.items() if name != "labels"}
-        return smoothed_cross_entropy(model(**inputs).logits, labels, training.label_smoothing)
+        return smoothed.summary_loss(model(**inputs).logits, labels, 1, training.label_smoothing)
     kept = labels != IGNORED_LABEL
     if not is_plain(model):
         return model(**batch).loss * kept.sum()
@@ -74,27 +62,6 @@ def only_logits_at(model: Any, kept: torch.Tensor) -> Iterator[None]:
         yield
     finally:
         handle.remove()
-
-
-def smoothed_cross_entropy(logits: torch.Tensor, labels: torch.Tensor, smoothing: float) -> torch.Tensor:
-    """tensor2tensor's label smoothing, summed over the targets.
-
-    The mass `smoothing` is spread over the *other* V - 1 words, and the entropy of that target distribution
-    is taken off, so that a perfect model has loss 0.
-
-    Example:
-        >>> logits = torch.log(torch.tensor([[[0.9, 0.05, 0.05]]]))
-        >>> round(smoothed_cross_entropy(logits, torch.tensor([[0]]), 0.1).item(), 6)
-        0.0
-    """
-    kept = labels != IGNORED_LABEL
-    log_probabilities = torch.log_softmax(logits.float(), dim=-1)[kept]
-    vocabulary = logits.shape[-1]
-    other = smoothing / (vocabulary - 1)
-    right = log_probabilities.gather(1, labels[kept][:, None])[:, 0]
-    cross_entropy = -(1 - smoothing) * right - other * (log_probabilities.sum(-1) - right)
-    entropy = -((1 - smoothing) * math.log(1 - smoothing) + smoothing * math.log(other))
-    return (cross_entropy - entropy).sum()
 
 
 def learning_rate(schedule: ScheduleSection, step: int, done: float, factor: float, width: int) -> float:

@@ -10,6 +10,9 @@ typing error stops the run before it starts:
     Traceback (most recent call last):
     summarily.support.errors.RecipeError: training.max_step is not a key of a recipe; did you mean training.max_steps?
 
+A recipe learns to summarize the pairs of its data section, unless it fills in the section of another task
+(`denoising`, `self_critical`, `reading`, `rating`; see `tasks`). What a task does not read may not be set.
+
 `[data] use = "xsum"` starts from `recipes/data/xsum.toml`, so that every model can use every data set;
 `--set data.use=xsum` on the command line does the same.
 """
@@ -17,6 +20,7 @@ typing error stops the run before it starts:
 from __future__ import annotations
 
 import dataclasses
+import re
 import tomllib
 import types
 from collections.abc import Iterable, Mapping
@@ -149,7 +153,7 @@ class TextSource:
 
 @dataclass(frozen=True)
 class DenoisingSection:
-    """With `texts`, the run learns to restore them from BART's noise instead of summarizing; see `denoising`."""
+    """With `texts`, the run learns to restore them from BART's noise instead of summarizing; see `tasks.denoising`."""
 
     texts: list[TextSource] = field(default_factory=list)
     max_words: int = 1500  # of a document
@@ -157,6 +161,43 @@ class DenoisingSection:
     masked: float = 0.3
     span: float = 3.0
     permute_sentences: bool = True
+
+
+@dataclass(frozen=True)
+class ReadingSection:
+    """With `questions`, the run teaches a reader to answer cloze questions; see `tasks.reading`."""
+
+    questions: str = ""  # their file, made from the articles of --data if it is not there
+    max_words: int = 400  # of an article
+    validation_articles: int = 150  # of each collection, at every evaluation
+    test_articles: int | None = None  # of each collection
+
+
+@dataclass(frozen=True)
+class PairSource:
+    """Pairs of texts: a file under --data and its columns.
+
+    `rating` is what people say, from `low` to `high`; without it, the columns named like the model's signals are learned.
+    Rows are held out if their `split` is "validation", or, without such a column, by chance.
+    """
+
+    file: str
+    reference: str = "reference"
+    candidate: str = "candidate"
+    rating: str | None = None
+    low: float = 0.0
+    high: float = 1.0
+    split: str | None = None
+
+
+@dataclass(frozen=True)
+class RatingSection:
+    """With `pairs`, the run teaches a BLEURT to rate them; see `tasks.rating`."""
+
+    pairs: list[PairSource] = field(default_factory=list)
+    joined: int = 0  # further rows, made of several pairs each, so that longer texts are seen too
+    held_out: float = 0.1
+    max_tokens: int = 256  # of a pair, special tokens included
 
 
 @dataclass(frozen=True)
@@ -198,7 +239,7 @@ class TrainingSection:
     max_steps: int | None = None
     max_epochs: int | None = None
     max_minutes: float | None = None
-    label_smoothing: float = 0.0
+    label_smoothing: float = 0.0  # spread over the other words; whatever the model, this is the switch
     normalize: Literal["tokens", "examples"] = "tokens"
     precision: Literal["auto", "fp32", "bf16", "fp16"] = "auto"
     find_unused_parameters: bool = False
@@ -230,7 +271,10 @@ class SelfCriticalSection:
 
 @dataclass(frozen=True)
 class EvaluationSection:
-    """`select` is "loss" or a score such as "rougeL", "rouge1_recall", "vert" of one of `metrics`."""
+    """`select` is "loss" or a score such as "rougeL", "rouge1_recall", "vert" of one of `metrics`.
+
+    Readers are chosen by "accuracy" or "accuracy_gold", raters by "loss" or "spearman".
+    """
 
     select: str = str(LOSS)
     metrics: list[str] = field(default_factory=lambda: ["rouge"])
@@ -252,10 +296,7 @@ class HubSection:
     language: str = "en"
     tags: list[str] = field(default_factory=list)
     note: str = ""
-    limits: str = (
-        "Small models trained on little data invent: do not publish what it writes unread. What it was not trained on "
-        "(other languages, other kinds of text) has not been measured."
-    )
+    limits: str = ""  # what it cannot do; without it, what every model of its task cannot
     citation: str = ""  # BibTeX of the work the model comes from
 
 
@@ -264,7 +305,7 @@ class Recipe:
     """Everything a run depends on."""
 
     model: ModelSection
-    data: DataSection
+    data: DataSection = field(default_factory=DataSection)
     adapter: AdapterSection = field(default_factory=AdapterSection)
     tokenizer: TokenizerSection = field(default_factory=TokenizerSection)
     batch: BatchSection = field(default_factory=BatchSection)
@@ -276,9 +317,25 @@ class Recipe:
     generation: dict[str, Any] = field(default_factory=dict)
     hub: HubSection = field(default_factory=HubSection)
     denoising: DenoisingSection = field(default_factory=DenoisingSection)
+    reading: ReadingSection = field(default_factory=ReadingSection)
+    rating: RatingSection = field(default_factory=RatingSection)
 
     def __post_init__(self) -> None:
         _check(self)
+
+    @property
+    def task(self) -> str:
+        """What is trained: the name of a file of `tasks`."""
+        return next(iter(self._sections_of_tasks()), "summary")
+
+    def _sections_of_tasks(self) -> list[str]:
+        filled = {
+            "denoising": self.denoising.texts,
+            "self_critical": self.self_critical.rewards,
+            "reading": self.reading.questions,
+            "rating": self.rating.pairs,
+        }
+        return [name for name, value in filled.items() if value]
 
     @property
     def micro_tokens(self) -> int:
@@ -459,7 +516,7 @@ def _parse(text: str, hint: Any, path: str) -> Any:
 
 def _check(recipe: Recipe) -> None:
     """The rules that types cannot say."""
-    data, batch, training, evaluation = recipe.data, recipe.batch, recipe.training, recipe.evaluation
+    data, batch, training = recipe.data, recipe.batch, recipe.training
     positive = {
         "batch.tokens": batch.tokens,
         "batch.micro_tokens": batch.micro_tokens,
@@ -489,15 +546,18 @@ def _check(recipe: Recipe) -> None:
         raise RecipeError(
             "the linear schedule needs training.max_steps or training.max_minutes to fall to 0."
         )
-    if recipe.denoising.texts:
-        _check_denoising(recipe)
-    elif not data.name and not data.files:
-        raise RecipeError("data.name (a data set of the Hub) or data.files (local files) must be set.")
-    longest = data.max_source_tokens + data.max_target_tokens
+    _check_task(recipe)
+    longest, of = {
+        "reading": (0, ""),
+        "rating": (recipe.rating.max_tokens, "rating.max_tokens"),
+    }.get(
+        recipe.task,
+        (data.max_source_tokens + data.max_target_tokens, "data.max_source_tokens + data.max_target_tokens"),
+    )
     if min(recipe.micro_tokens, batch.tokens) < longest:
         raise RecipeError(
             f"batch.tokens = {batch.tokens} and batch.micro_tokens = {recipe.micro_tokens} must hold one example of "
-            f"data.max_source_tokens + data.max_target_tokens = {longest} tokens; raise them or shorten the data."
+            f"{of} = {longest} tokens; raise them or shorten the data."
         )
     if (data.cut_after_conclusion or data.keep_headings or data.drop_unheaded) and not data.headings:
         raise RecipeError(
@@ -513,11 +573,89 @@ def _check(recipe: Recipe) -> None:
             "data.rare_words_below counts the whole training split, which a stream has not got; leave rare "
             "words to the tokenizer (tokenizer.kind = 'word' with vocabulary_size)."
         )
-    if evaluation.select != LOSS and not any(
-        evaluation.select.startswith(name) for name in evaluation.metrics
-    ):
+    _check_select(recipe)
+
+
+# What a task does not read: it would be accepted and change nothing.
+_NO_SUMMARIES = (
+    r"data\.|adapter\.|generation\.|training\.label_smoothing$|model\.(revision|gradient_checkpointing|start)$"
+    r"|evaluation\.(metrics|preset|validation_examples|test_examples|max_words|max_bytes)$"
+)
+_UNREAD = {
+    "reading": _NO_SUMMARIES + r"|tokenizer\.(?!(kind|vocabulary_size)$)",
+    "rating": _NO_SUMMARIES + r"|tokenizer\.|evaluation\.tokens$",
+    "self_critical": r"training\.label_smoothing$",
+}
+
+
+def _check_task(recipe: Recipe) -> None:
+    named, data = recipe._sections_of_tasks(), recipe.data
+    if len(named) > 1:
         raise RecipeError(
-            f"evaluation.select is {evaluation.select!r}, which none of evaluation.metrics = {evaluation.metrics} "
+            f"a run has one task, but {' and '.join(named)} are filled in; leave out all but one."
+        )
+    if recipe.task in _UNREAD:
+        default = _defaults()
+        for key, value in flat(recipe.to_dict()).items():
+            if re.match(_UNREAD[recipe.task], key) and value != default.get(key):
+                raise RecipeError(f"{key} is {value!r}, but {recipe.task} does not read it; leave it out.")
+    if recipe.task == "denoising":
+        _check_denoising(recipe)
+    elif recipe.task == "reading":
+        _above_zero(recipe.reading, "reading", "max_words", "validation_articles", "test_articles")
+    elif recipe.task == "rating":
+        _above_zero(recipe.rating, "rating", "max_tokens")
+        if recipe.rating.joined < 0 or not 0 < recipe.rating.held_out < 1:
+            raise RecipeError(
+                f"rating.joined is {recipe.rating.joined} and rating.held_out {recipe.rating.held_out}; expected at "
+                "least 0, and a share between 0 and 1."
+            )
+    elif not data.name and not data.files:
+        raise RecipeError("data.name (a data set of the Hub) or data.files (local files) must be set.")
+
+
+def _defaults() -> dict[str, Any]:
+    sections = {entry.name: entry.default_factory for entry in dataclasses.fields(Recipe)}
+    made = {name: make() for name, make in sections.items() if make is not dataclasses.MISSING}
+    plain = {
+        name: dataclasses.asdict(value) if dataclasses.is_dataclass(value) else value
+        for name, value in made.items()
+    }
+    return flat(plain | {"model": dataclasses.asdict(ModelSection(""))})
+
+
+def flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Nested sections as `section.key`.
+
+    Example:
+        >>> flat({"batch": {"tokens": 8}})
+        {'batch.tokens': 8}
+    """
+    found: dict[str, Any] = {}
+    for key, value in values.items():
+        found |= flat(value, f"{prefix}{key}.") if isinstance(value, Mapping) else {prefix + key: value}
+    return found
+
+
+def _above_zero(section: Any, name: str, *keys: str) -> None:
+    for key in keys:
+        value = getattr(section, key)
+        if value is not None and value <= 0:
+            raise RecipeError(f"{name}.{key} is {value}; it must be above 0.")
+
+
+def _check_select(recipe: Recipe) -> None:
+    """Before the run rather than at its first evaluation."""
+    select, metrics = recipe.evaluation.select, recipe.evaluation.metrics
+    own = {"reading": ("accuracy",), "rating": (str(LOSS), "spearman")}.get(recipe.task)
+    if own is not None:
+        if not select.startswith(own):
+            raise RecipeError(
+                f"evaluation.select is {select!r}; {recipe.task} is chosen by {' or '.join(map(repr, own))}."
+            )
+    elif select != LOSS and not any(select.startswith(name) for name in metrics):
+        raise RecipeError(
+            f"evaluation.select is {select!r}, which none of evaluation.metrics = {metrics} "
             "computes; choose 'loss' or add the metric."
         )
 

@@ -30,14 +30,11 @@ from transformers import GenerationConfig, Seq2SeqTrainer, Seq2SeqTrainingArgume
 
 from summarily.modeling.data import LOSS_ONLY, decode
 from summarily.modeling.training.collators import IGNORED_LABEL, TEXT_COLUMNS, shift_right
-from summarily.modeling.training.recipe import SelfCriticalSection, TrainingSection
+from summarily.modeling.training.recipe import SelfCriticalSection
 from summarily.modeling.training.rewards import RewardFunction, RewardWorkers, load_rewards
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
-
-    from summarily.modeling.training.objective import BatchLoss
-    from summarily.modeling.training.recipe import Recipe
 
 Batch = Mapping[str, Any]  # tensors, and perhaps lists of texts
 # Of a batch, what the encoder does not read.
@@ -48,7 +45,7 @@ _NO_INPUTS = frozenset({"labels", "decoder_input_ids", "decoder_attention_mask",
 
 
 class SelfCriticalLoss:
-    """The mixed loss of a batch, summed over its documents; a `batch_loss` of the training engine.
+    """The mixed loss of a batch, summed over its documents.
 
     Args:
         settings: gamma, reduction, and the length of the samples.
@@ -94,9 +91,7 @@ class SelfCriticalLoss:
         means |= {"entropy": entropy / tokens, "sample_tokens": tokens / documents}
         return {"gamma": self.gamma, **means, **{name: round(value, 5) for name, value in seconds.items()}}
 
-    def __call__(
-        self, model: torch.nn.Module, batch: Batch, training: TrainingSection | None = None
-    ) -> torch.Tensor:
+    def __call__(self, model: torch.nn.Module, batch: Batch) -> torch.Tensor:
         bare: Any = getattr(model, "module", model)  # generation is not distributed
         inputs = {name: value for name, value in batch.items() if name not in _NO_INPUTS}
         references = self._references(batch)
@@ -337,23 +332,6 @@ def generation_settings(model: Any, options: Mapping[str, Any]) -> Iterator[None
         yield
     finally:
         model.generation_config = before
-
-
-# --- in the training engine -------------------------------------------------------------------------------
-
-
-@contextmanager
-def reinforced(
-    recipe: Recipe, tokenizer: PreTrainedTokenizerBase, batch_loss: BatchLoss
-) -> Iterator[BatchLoss]:
-    """The loss of a recipe: the self-critical one, with its workers, if it has rewards, else `batch_loss`."""
-    section = recipe.self_critical
-    if not section.rewards:
-        yield batch_loss
-        return
-    rewards = load_rewards(section.rewards, section.reward_options)
-    with RewardWorkers(rewards, section.reward_weights or None, section.reward_workers) as workers:
-        yield SelfCriticalLoss(section, tokenizer, workers, recipe.training.max_steps)
 
 
 # --- under transformers' trainer --------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""One training loop for every model: `train(recipe, output_dir)`.
+"""One training loop for every task: `train(recipe, output_dir)`.
 
 Nothing is lost: the state of a run is checkpointed atomically, and the same call goes on where the last complete
 checkpoint was written; on a CPU the final weights are bit for bit those of a run that was never stopped.
@@ -22,7 +22,7 @@ import math
 import re
 import signal
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import asdict
 from pathlib import Path
@@ -32,16 +32,7 @@ import torch
 from accelerate import Accelerator
 from accelerate.utils import gather_object, send_to_device, set_seed
 
-from summarily.modeling.training.building import (
-    REWARD_TEXTS,
-    build_model,
-    build_optimizer,
-    build_tokenizer,
-    encode_splits,
-    make_accelerator,
-    model_width,
-)
-from summarily.modeling.training.card import write_hub_folder
+from summarily.modeling.training.building import build_optimizer, make_accelerator, model_width
 from summarily.modeling.training.checkpoints import (
     Checkpoints,
     load_state,
@@ -52,33 +43,22 @@ from summarily.modeling.training.checkpoints import (
 from summarily.modeling.training.collators import (
     IGNORED_LABEL,
     Position,
-    SummaryCollator,
     TokenBatches,
     pack,
     row_lengths,
     share_of,
 )
-from summarily.modeling.training.corpora import Corpus, load_corpus
-from summarily.modeling.training.denoising import load_texts, noisy_splits
-from summarily.modeling.training.evaluation import score_summaries, summarize, token_loss
-from summarily.modeling.training.objective import (
-    BatchLoss,
-    begin_step,
-    end_step,
-    learning_rate,
-    summary_loss,
-)
+from summarily.modeling.training.objective import learning_rate
 from summarily.modeling.training.progress import Clock, Progress, RunLog, RunResult, budget_used, stop_reason
-from summarily.modeling.training.recipe import LOSS, Recipe
-from summarily.modeling.training.self_critical import reinforced
+from summarily.modeling.training.recipe import LOSS, Recipe, flat
+from summarily.modeling.training.task import Task
+from summarily.modeling.training.tasks import task_of
 from summarily.support.errors import RecipeError
-from summarily.support.files import only_writer, remove_partial, write_atomically
+from summarily.support.files import only_writer, remove_partial, write_atomically, write_folder
 from summarily.support.keys import Key, keyed
 
 if TYPE_CHECKING:
-    from transformers import PreTrainedModel, PreTrainedTokenizerBase
-
-Evaluate = Callable[[Any], dict[str, float]]
+    from transformers import PreTrainedModel
 
 
 # --- the run ----------------------------------------------------------------------------------------------
@@ -89,7 +69,7 @@ def train(
     output_dir: str | Path,
     data: str | Path | None = None,
     resume: bool = True,
-    batch_loss: BatchLoss = summary_loss,
+    task: type[Task] | None = None,
 ) -> RunResult:
     """Train what the recipe describes, evaluate it on the test split, and write a folder for the Hub.
 
@@ -98,62 +78,37 @@ def train(
         output_dir: everything the run writes; given again, the run goes on.
         data: the folder of local files; by default the environment variable `SUMMARILY_DATA`.
         resume: go on with the run in `output_dir`. Otherwise that folder is moved aside first.
-        batch_loss: the loss of a batch, summed over its targets, for models with a loss of their own.
+        task: a kind of training of your own, in place of the one that the recipe names.
     """
     accelerator = make_accelerator(recipe.training)
     folder = Path(output_dir)
     with run_folder(folder, recipe, resume, accelerator):
-        with accelerator.main_process_first():  # the others then find the work done in the cache
-            denoise = bool(recipe.denoising.texts)
-            corpus = load_texts(recipe, data) if denoise else load_corpus(recipe.data, data)
-        tokenizer = build_tokenizer(recipe, corpus, folder, accelerator)
-        set_seed(recipe.training.seed)
-        model = build_model(recipe, tokenizer)
-        with accelerator.main_process_first():
-            rows = (noisy_splits if denoise else encode_splits)(corpus, tokenizer, recipe)
-        collate = SummaryCollator(
-            pad_token_id=tokenizer.pad_token_id,
-            padding_side=tokenizer.padding_side,
-            # Without the model's own loss (label smoothing) the decoder's inputs are ours to make.
-            decoder_start_token_id=model.config.decoder_start_token_id
-            if recipe.training.label_smoothing
-            else None,
-            keep_texts=REWARD_TEXTS if recipe.self_critical.rewards else (),
-        )
-        evaluate = make_evaluate(recipe, tokenizer, rows, collate, accelerator)
-        with reinforced(recipe, tokenizer, batch_loss) as loss:
-            result = fit(recipe, folder, model, rows["train"], collate, evaluate, accelerator, loss)
+        run = (task or task_of(recipe))(recipe, folder, accelerator, data)
+        model = run.load()
+        with run.running():
+            result = fit(run, model)
         if result.status == "finished":
-            finish(result, recipe, folder, model, tokenizer, corpus, rows, collate, accelerator)
+            finish(run, model, result)
     return result
 
 
-def fit(
-    recipe: Recipe,
-    folder: Path,
-    model: PreTrainedModel,
-    rows: Any,
-    collate: Callable[[Sequence[Mapping[str, Any]]], dict[str, torch.Tensor]],
-    evaluate: Evaluate,
-    accelerator: Accelerator,
-    batch_loss: BatchLoss = summary_loss,
-) -> RunResult:
-    """The loop: from the latest checkpoint in `folder` to the end of the recipe's budget.
+def fit(task: Task, model: PreTrainedModel) -> RunResult:
+    """The loop: from the latest checkpoint in the task's folder to the end of the recipe's budget.
 
-    It leaves the best weights in `model`. `evaluate(model)` returns the held-out scores, among them
-    `recipe.evaluation.select`; where less is better, under a `Key` that says so.
+    It leaves the best weights in `model`.
     """
+    recipe, accelerator = task.recipe, task.accelerator
     training = recipe.training
     width = model_width(model, recipe.schedule)
     # Every process drops out on its own; process 0 as a single one would.
     set_seed(training.seed, device_specific=True)
     wrapped, optimizer = accelerator.prepare(model, build_optimizer(model, recipe.optimizer))
-    checkpoints = Checkpoints(folder / "checkpoints", training.keep_checkpoints)
+    checkpoints = Checkpoints(task.folder / "checkpoints", training.keep_checkpoints)
     progress = restore(checkpoints, model, optimizer, accelerator)
     batches = TokenBatches(
-        rows, recipe.batch.tokens, recipe.batch.max_examples, recipe.batch.pool, training.seed
+        task.rows(), recipe.batch.tokens, recipe.batch.max_examples, recipe.batch.pool, training.seed
     ).start(progress.position)
-    log = RunLog(folder, progress.step, training, accelerator.is_main_process)
+    log = RunLog(task.folder, progress.step, training, accelerator.is_main_process)
     clock = Clock(progress.seconds)
     checkpoint_due = progress.seconds + training.checkpoint_minutes * 60
     interrupted = 0
@@ -166,15 +121,15 @@ def fit(
             )
             for group in optimizer.param_groups:
                 group["lr"] = rate
-            begin_step(batch_loss, step)
-            local_loss = backward(wrapped, batch.rows, recipe, collate, batch_loss, accelerator)
+            task.begin_step(step)
+            local_loss = backward(wrapped, batch.rows, task)
             loss, interrupted, seconds = agree(local_loss, signals, clock, accelerator)
             norm = gradient_norm(wrapped, recipe.optimizer.max_gradient_norm, accelerator)
             if not math.isfinite(loss) or not (math.isfinite(norm) or accelerator.scaler):
                 raise diverged(step, loss, norm, rate, checkpoints)
             optimizer.step()
             optimizer.zero_grad()
-            reported = end_step(batch_loss)
+            reported = task.end_step()
 
             progress.step, progress.position, progress.seconds = step, batch.next, seconds
             progress.tokens += sum(len(row["input_ids"]) + len(row["labels"]) for row in batch.rows)
@@ -182,7 +137,7 @@ def fit(
             log.step(progress, rate, norm, reported)
             evaluated, best = step % training.evaluate_every == 0, None
             if evaluated:
-                best = judge(evaluate(model), progress, recipe, model, log)
+                best = judge(validate(task, model), progress, recipe, model, log)
                 progress.seconds = shared_seconds(clock, accelerator)
             if evaluated or interrupted or step % training.checkpoint_every == 0 or seconds > checkpoint_due:
                 save(checkpoints, progress, model, optimizer, best, accelerator)
@@ -191,7 +146,7 @@ def fit(
                 reason = signal.Signals(interrupted).name
                 break
         if not interrupted and progress.evaluated_step != progress.step:
-            best = judge(evaluate(model), progress, recipe, model, log)
+            best = judge(validate(task, model), progress, recipe, model, log)
             save(checkpoints, progress, model, optimizer, best, accelerator)
     if not interrupted:
         newest = checkpoints.latest()
@@ -209,19 +164,19 @@ def fit(
     )
 
 
-def backward(
-    model: torch.nn.Module,
-    rows: Sequence[Mapping[str, Any]],
-    recipe: Recipe,
-    collate: Callable[[Sequence[Mapping[str, Any]]], dict[str, torch.Tensor]],
-    batch_loss: BatchLoss,
-    accelerator: Accelerator,
-) -> float:
+def validate(task: Task, model: PreTrainedModel) -> dict[str, float]:
+    """The scores of the validation split; the random numbers of training do not move."""
+    with untouched_random_state():
+        return task.evaluate(model, "validation").scores
+
+
+def backward(model: torch.nn.Module, rows: Sequence[Mapping[str, Any]], task: Task) -> float:
     """Gradients of the loss of the global batch, whatever its division into processes and forward passes.
 
     The loss is the sum of the token losses of all processes over the number of all their targets (or
     examples). Returns this process' part of it.
     """
+    recipe, accelerator = task.recipe, task.accelerator
     by_tokens = recipe.training.normalize == "tokens"
     normalizer = sum(map(count_targets, rows)) if by_tokens else len(rows)
     mine, counts = share_of(rows, accelerator.process_index, accelerator.num_processes)
@@ -231,11 +186,11 @@ def backward(
     model.train()
     total = 0.0
     for i, forward in enumerate(forwards):
-        batch = send_to_device(collate([mine[row] for row in forward]), accelerator.device)
+        batch = send_to_device(task.collate([mine[row] for row in forward]), accelerator.device)
         last = i == len(forwards) - 1
         with nullcontext() if last else accelerator.no_sync(model):  # exchange gradients once
             with accelerator.autocast():
-                loss = batch_loss(model, batch, recipe.training)
+                loss = task.loss(model, batch)
             accelerator.backward(loss * scale)
         total += loss.item() / normalizer * counts
     return total
@@ -415,7 +370,7 @@ def check_same_recipe(path: Path, recipe: Recipe) -> None:
         return
     # A run of an older version lacks keys that are new since; it had their defaults.
     stored = Recipe.from_dict(json.loads(path.read_text()))
-    before, now = (_flat(values.to_dict()) for values in (stored, recipe))
+    before, now = (flat(values.to_dict()) for values in (stored, recipe))
     changed = [
         f"{key} ({before.get(key)!r} -> {now.get(key)!r})"
         for key in sorted(before.keys() | now.keys())
@@ -428,80 +383,33 @@ def check_same_recipe(path: Path, recipe: Recipe) -> None:
         )
 
 
-def _flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    flat: dict[str, Any] = {}
-    for key, value in values.items():
-        flat.update(_flat(value, f"{prefix}{key}.") if isinstance(value, Mapping) else {prefix + key: value})
-    return flat
+# --- the end of a run -------------------------------------------------------------------------------------
 
 
-# --- the parts of a run -----------------------------------------------------------------------------------
-
-
-def make_evaluate(
-    recipe: Recipe,
-    tokenizer: PreTrainedTokenizerBase,
-    rows: Mapping[str, Any],
-    collate: SummaryCollator,
-    accelerator: Accelerator,
-) -> Evaluate:
-    """Held-out loss and, if the best checkpoint is chosen by them, the scores of generated summaries."""
-    section = recipe.evaluation
-    tokens = section.tokens or recipe.micro_tokens
-    validation = rows["validation"]
-    subset = validation.select(range(min(section.validation_examples, len(validation))))
-
-    def evaluate(model: Any) -> dict[str, float]:
-        with untouched_random_state():
-            scores: dict[str, float] = {LOSS: token_loss(model, validation, collate, tokens, accelerator)}
-            if section.select != LOSS:
-                summaries = summarize(model, tokenizer, subset, collate, section, tokens, accelerator)
-                scores |= score_summaries(summaries, subset, section, accelerator)[0]
-        return scores
-
-    return evaluate
-
-
-def finish(
-    result: RunResult,
-    recipe: Recipe,
-    folder: Path,
-    model: PreTrainedModel,
-    tokenizer: PreTrainedTokenizerBase,
-    corpus: Corpus,
-    rows: Mapping[str, Any],
-    collate: SummaryCollator,
-    accelerator: Accelerator,
-) -> None:
+def finish(task: Task, model: PreTrainedModel, result: RunResult) -> None:
     """Score the test split with the best weights, and write the folder for the Hub; only once."""
+    recipe, accelerator = task.recipe, task.accelerator
     model.to(accelerator.device)
-    stored = folder / "result.json"
+    stored, hub = task.folder / "result.json", task.folder / "hub"
     settings = {key: recipe.to_dict()[key] for key in ("evaluation", "generation", "hub")}
-    if stored.exists() and (folder / "hub").is_dir():
+    if stored.exists() and hub.is_dir():
         previous = json.loads(stored.read_text())
         same = {"step": result.step, "best_step": result.best_step, "settings": settings}
         if {key: previous.get(key) for key in same} == same:
             result.scores, result.signatures = previous["scores"], previous["signatures"]
             return
-    section = recipe.evaluation
-    test = rows["test"]
-    if section.test_examples is not None:
-        test = test.select(range(min(section.test_examples, len(test))))
-    tokens = section.tokens or recipe.micro_tokens
-    summaries: list[str] = []
-    if len(test):
-        loss = token_loss(model, test, collate, tokens, accelerator)
-        summaries = summarize(model, tokenizer, test, collate, section, tokens, accelerator)
-        scores, result.signatures = score_summaries(summaries, test, section, accelerator)
-        result.scores = {LOSS: loss, **scores}
+    test = task.evaluate(model, "test")
+    result.scores, result.signatures = test.scores, test.signatures
     if accelerator.is_main_process:
-        lines = [
-            json.dumps(
-                {"id": row["id"], "prediction": text, "references": row["references"]}, ensure_ascii=False
-            )
-            for row, text in zip(test.select_columns(["id", "references"]), summaries, strict=True)
-        ]
-        write_atomically(folder / "predictions.jsonl", "\n".join(lines) + "\n")
-        write_hub_folder(folder / "hub", recipe, result, model, tokenizer, corpus, len(test))
+        if test.predictions is not None:
+            lines = [json.dumps(row, ensure_ascii=False) for row in test.predictions]
+            write_atomically(task.folder / "predictions.jsonl", "\n".join(lines) + "\n")
+        text = task.card(result, test.examples)
+
+        def write(partial: Path) -> None:
+            task.save(model, partial)
+            (partial / "README.md").write_text(text, encoding="utf-8")
+
+        write_folder(hub, write, marker=False)
         write_atomically(stored, json.dumps(asdict(result) | {"settings": settings}, indent=1))
     accelerator.wait_for_everyone()

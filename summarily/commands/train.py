@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import os
 import signal
 import sys
 from pathlib import Path
@@ -19,18 +18,11 @@ def add_parser(subparsers: Any) -> argparse.ArgumentParser:
     """Add the `train` command to a parser's subparsers."""
     parser: argparse.ArgumentParser = subparsers.add_parser(
         "train",
-        help="train a summarizer from a recipe",
+        help="train from a recipe: a summarizer, a denoiser, a reader or a BLEURT",
         description=DESCRIPTION,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    add_run_options(parser, "a recipe of this package by name, or a .toml file")
-    parser.set_defaults(run=run)
-    return parser
-
-
-def add_run_options(parser: argparse.ArgumentParser, recipes: str) -> None:
-    """What every command that trains from a recipe takes."""
-    parser.add_argument("recipe", help=recipes)
+    parser.add_argument("recipe", help="a recipe of this package by name, or a .toml file")
     parser.add_argument(
         "--set", metavar="SECTION.KEY=VALUE", action="append", default=[], help="change a value of the recipe"
     )
@@ -42,17 +34,15 @@ def add_run_options(parser: argparse.ArgumentParser, recipes: str) -> None:
         default=True,
         help="go on with the run in the output folder; --no-resume moves it aside and starts afresh",
     )
+    parser.set_defaults(run=run)
+    return parser
 
 
 def run(args: argparse.Namespace) -> int:
     """Run the command; returns the exit code: 128 + the signal's number if a signal stopped the run."""
     from summarily.modeling.training.recipe import load_recipe
-    from summarily.support.errors import RecipeError
 
-    try:
-        recipe = load_recipe(args.recipe, args.set)
-    except RecipeError as error:
-        return _fail(error, 2)
+    recipe = load_recipe(args.recipe, args.set)
 
     import datasets
     import transformers
@@ -63,12 +53,7 @@ def run(args: argparse.Namespace) -> int:
         datasets.disable_progress_bars()
         transformers.utils.logging.disable_progress_bar()
     output = Path(args.output or Path("runs") / Path(args.recipe).stem)
-    try:
-        result = train(recipe, output, data=args.data, resume=args.resume)
-    except (RecipeError, FloatingPointError, OSError, RuntimeError) as error:
-        if isinstance(error, RuntimeError) and "another run is writing" not in str(error):
-            raise
-        return _fail(error, 2 if isinstance(error, RecipeError) else 1)
+    result = train(recipe, output, data=args.data, resume=args.resume)
     from accelerate import PartialState
 
     if PartialState().is_main_process:
@@ -86,9 +71,3 @@ def _report(result: Any, output: Path) -> None:
     for text in result.signatures.values():
         print(f"  {text}")
     print(f"Ready for the Hub: {output / 'hub'}")
-
-
-def _fail(error: BaseException, code: int) -> int:
-    if os.environ.get("RANK", "0") == "0":
-        print(f"summarily train: {error}", file=sys.stderr)
-    return code

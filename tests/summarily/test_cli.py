@@ -138,7 +138,7 @@ def test_metrics_are_listed_with_help_and_needs(capsys):
         (["compare", "{t}/t.csv", "--systems", "prediction"], "at least two"),
         (["score", "no-such/dataset"], "no-such/dataset is neither a file nor a data set"),
         (["tune-penalties", "model", "--recipe", "nope"], "there is no recipe file 'nope'"),
-        (["train-reader", "nope"], "there is no recipe file 'nope'"),
+        (["train", "nope"], "there is no recipe file 'nope'"),
     ],
 )
 def test_bad_input_exits_with_two_and_one_clear_line(tables, arguments, message, capsys):

@@ -5,7 +5,7 @@ sentences; the summary judgements that metrics are compared on are never read. B
 they were stopped.
 
     summarily study bleurt --data FOLDER
-    summarily meta paraphrase stsb --metrics "rouge, bleurt(model=runs/study-bleurt/hub)"
+    summarily meta paraphrase stsb --metrics "rouge, bleurt(model=runs/study-bleurt/ratings/hub)"
 """
 
 from __future__ import annotations
@@ -16,10 +16,18 @@ from pathlib import Path
 from summarily.support.errors import InputError
 from summarily.support.folders import data_folder
 
+PAIRS = 3300
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--output", default="runs/study-bleurt", help="default: %(default)s")
     parser.add_argument("--data", metavar="FOLDER", help="folder of the data (default: SUMMARILY_DATA)")
+    parser.add_argument(
+        "--pairs",
+        type=int,
+        default=PAIRS,
+        help="pairs of passages to make for stage 1 (default: %(default)s)",
+    )
     parser.add_argument(
         "--set",
         action="append",
@@ -37,12 +45,12 @@ def run(options: argparse.Namespace) -> int:
     overrides: dict[str, list[str]] = {}
     for entry in options.set:
         recipe, colon, change = entry.partition(":")
-        if not colon or recipe not in ("bleurt_signals", "bleurt_ratings"):
+        if not colon:
             raise InputError(
                 f"--set {entry}: expected bleurt_signals:... or bleurt_ratings:section.key=value."
             )
         overrides.setdefault(recipe, []).append(change)
-    folder = train_bleurt(data, output, overrides)
+    folder = train_bleurt(data, output, options.pairs, overrides)
     if folder is None:
         print("stopped; run the same command to go on")
         return 1

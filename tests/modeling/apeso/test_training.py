@@ -16,8 +16,8 @@ from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
 from summarily.modeling import ApesoForConditionalGeneration, PointerGeneratorTokenizer
 from summarily.modeling.training.checkpoints import Checkpoints, load_state
 from summarily.modeling.training.corpora import encode, load_corpus
-from summarily.modeling.training.objective import summary_loss
 from summarily.modeling.training.recipe import load_recipe
+from summarily.modeling.training.tasks.summary import SummaryTask
 from summarily.modeling.training.tokenizers import train_tokenizer
 from summarily.modeling.training.train import train
 from summarily.support.cloze.recognition import Mention
@@ -76,16 +76,17 @@ def weights(folder) -> dict[str, torch.Tensor]:
 def test_a_run_that_was_stopped_ends_as_one_that_was_not(data):
     recipe = load_recipe("apeso_news", SMALL)
     whole = train(recipe, data / "whole", data=data)
-    calls = 0
 
-    def stopping(model, batch, training):
-        nonlocal calls
-        calls += 1
-        if calls == 4:
-            os.kill(os.getpid(), signal.SIGTERM)
-        return summary_loss(model, batch, training)
+    class Stopping(SummaryTask):
+        calls = 0
 
-    assert train(recipe, data / "stopped", data=data, batch_loss=stopping).status == "interrupted"
+        def loss(self, model, batch):
+            self.calls += 1
+            if self.calls == 4:
+                os.kill(os.getpid(), signal.SIGTERM)
+            return super().loss(model, batch)
+
+    assert train(recipe, data / "stopped", data=data, task=Stopping).status == "interrupted"
     resumed = train(recipe, data / "stopped", data=data)
     assert (whole.status, resumed.status) == ("finished", "finished")
     assert whole.scores == resumed.scores

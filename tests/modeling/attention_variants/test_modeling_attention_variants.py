@@ -19,8 +19,8 @@ from summarily.modeling.attention.masks import MASKED_TWIN, MECHANISMS
 from summarily.modeling.attention_variants.modeling_attention_variants import (
     SelfAttention,
     sinusoids,
-    smoothed_cross_entropy,
 )
+from summarily.modeling.summary_loss import summary_loss
 from tests.modeling.common import (
     Seq2SeqModelChecks,
     assert_loads_as_remote_code,
@@ -201,9 +201,9 @@ def test_loss_is_the_smoothed_cross_entropy_of_the_definition():
         target = torch.full((size,), eps / (size - 1))
         target[label] = 1 - eps
         total += float((target * (target.log() - log_probability)).sum())
-    loss = smoothed_cross_entropy(logits, labels, eps)
+    loss = summary_loss(logits, labels, smoothing=eps)
     assert float(loss) == pytest.approx(total / 3, abs=1e-5)
-    assert float(smoothed_cross_entropy(logits, labels, eps, num_items_in_batch=12)) == pytest.approx(
+    assert float(summary_loss(logits, labels, num_items_in_batch=12, smoothing=eps)) == pytest.approx(
         total / 12, abs=1e-5
     )
 
@@ -213,8 +213,8 @@ def test_smoothing_is_for_training_only():
     logits = logits_of(model, batch)
     with torch.no_grad():
         evaluated, trained = model(**batch).loss, without_dropout(model)(**batch).loss
-    torch.testing.assert_close(evaluated, smoothed_cross_entropy(logits, batch["labels"]))
-    torch.testing.assert_close(trained, smoothed_cross_entropy(logits, batch["labels"], 0.3))
+    torch.testing.assert_close(evaluated, summary_loss(logits, batch["labels"]))
+    torch.testing.assert_close(trained, summary_loss(logits, batch["labels"], smoothing=0.3))
 
 
 def test_sinusoids_are_a_block_of_sines_and_a_block_of_cosines():

@@ -11,7 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from summarily.modeling.training.denoising import (
+from summarily.modeling.training.recipe import Recipe
+from summarily.modeling.training.tasks.denoising import (
     Noise,
     NoisyTexts,
     infill,
@@ -20,7 +21,6 @@ from summarily.modeling.training.denoising import (
     permute_sentences,
     pieces,
 )
-from summarily.modeling.training.recipe import Recipe
 from summarily.modeling.training.tokenizers import train_tokenizer
 from summarily.modeling.training.train import train
 from summarily.support.errors import RecipeError

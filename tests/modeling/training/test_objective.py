@@ -1,6 +1,5 @@
 import math
 from types import SimpleNamespace
-from typing import ClassVar
 
 import pytest
 import torch
@@ -10,13 +9,11 @@ from summarily.modeling import (
     PointerGeneratorConfig,
     PointerGeneratorForConditionalGeneration,
 )
+from summarily.modeling.summary_loss import summary_loss as smoothed
 from summarily.modeling.training.objective import (
-    begin_step,
-    end_step,
     is_plain,
     learning_rate,
     only_logits_at,
-    smoothed_cross_entropy,
     summary_loss,
     unwrapped,
 )
@@ -61,7 +58,7 @@ def test_label_smoothing_is_tensor2tensors():
         logits.flatten(0, 1), labels.flatten(), label_smoothing=smoothing * size / (size - 1), reduction="sum"
     )
     entropy = -(0.9 * math.log(0.9) + 0.1 * math.log(0.1 / 6))
-    assert smoothed_cross_entropy(logits, labels, smoothing).item() == pytest.approx(
+    assert smoothed(logits, labels, 1, smoothing).item() == pytest.approx(
         theirs.item() - 3 * entropy, rel=1e-5
     )
 
@@ -157,21 +154,6 @@ def test_a_smoothed_loss_is_that_of_the_models_logits():
     batch = batch_of(model)
     batch["decoder_input_ids"] = model.prepare_decoder_input_ids_from_labels(batch["labels"])  # as collated
     with torch.no_grad():
-        expected = smoothed_cross_entropy(model(**batch).logits, batch["labels"], 0.2)
+        expected = smoothed(model(**batch).logits, batch["labels"], 1, 0.2)
     found = summary_loss(model, batch, TrainingSection(label_smoothing=0.2))
     torch.testing.assert_close(found, expected)
-
-
-def test_a_loss_is_told_of_steps_if_it_wants_to_know():
-    class Loss:
-        steps: ClassVar[list[int]] = []
-
-        def begin_step(self, step):
-            self.steps.append(step)
-
-        def end_step(self):
-            return {"reward": 0.5}
-
-    begin_step(Loss(), 3)
-    begin_step(summary_loss, 4)
-    assert Loss.steps == [3] and end_step(Loss()) == {"reward": 0.5} and end_step(summary_loss) == {}

@@ -8,24 +8,25 @@ import random
 
 import pytest
 import torch
+import yaml
 from safetensors.torch import load_file
 from transformers import AutoModel
 
 from summarily.cli import main
-from summarily.modeling.training import reading as reading_module
 from summarily.modeling.training.cloze_corpus import Reading, write_corpus
-from summarily.modeling.training.reading import (
+from summarily.modeling.training.recipe import Recipe, load_recipe
+from summarily.modeling.training.tasks import reading as reading_module
+from summarily.modeling.training.tasks.reading import (
     accuracies,
     asked_sentences,
     encode_views,
     full_view,
     gold,
     short_view,
-    train_reader,
     training_rows,
     whole,
 )
-from summarily.modeling.training.recipe import Recipe
+from summarily.modeling.training.train import train
 from summarily.support.cloze.marks import PLACEHOLDER, candidates
 from summarily.support.cloze.questions import Question
 from summarily.support.errors import RecipeError
@@ -124,7 +125,7 @@ def test_accuracy_counts_right_answers(tmp_path):
     assert {"accuracy_gold", "accuracy_gold_cnndm_articles"} < scores.keys()
 
 
-def recipe(kind: str, **training) -> Recipe:
+def recipe(kind: str, questions="questions.jsonl.gz", **training) -> Recipe:
     models = {
         "cloze": {
             "name": "summarily-cloze-reader",
@@ -145,7 +146,7 @@ def recipe(kind: str, **training) -> Recipe:
         {
             "model": models[kind],
             "tokenizer": {"kind": "word", "vocabulary_size": 60},
-            "data": {"files": {"corpus": "cloze.jsonl.gz"}, "max_source_tokens": 60},
+            "reading": {"questions": str(questions), "max_words": 60, "validation_articles": 4},
             "batch": {"tokens": 400, "pool": 16},
             "schedule": {"kind": "linear", "learning_rate": 0.01},
             "training": {
@@ -156,7 +157,7 @@ def recipe(kind: str, **training) -> Recipe:
                 "tensorboard": False,
                 **training,
             },
-            "evaluation": {"select": "accuracy", "metrics": ["accuracy"], "validation_examples": 4},
+            "evaluation": {"select": "accuracy"},
             "hub": {"dtype": "float16"},
         }
     )
@@ -183,7 +184,7 @@ def corpus(tmp_path_factory):
 
 @pytest.mark.parametrize("kind", ["cloze", "cross"])
 def test_a_run_that_was_stopped_ends_with_the_same_weights(kind, corpus, tmp_path):
-    whole_run = train_reader(recipe(kind), tmp_path / "whole", corpus)
+    whole_run = train(recipe(kind, corpus), tmp_path / "whole")
     # The schedule sees the end it was told at first: stop by a budget of epochs after the fourth step's checkpoint.
     monkey = pytest.MonkeyPatch()
     taken = []
@@ -197,8 +198,8 @@ def test_a_run_that_was_stopped_ends_with_the_same_weights(kind, corpus, tmp_pat
     original = train_module.stop_reason
     with monkey.context() as patch:
         patch.setattr(train_module, "stop_reason", stop_after_four)
-        train_reader(recipe(kind), tmp_path / "parts", corpus)
-    resumed = train_reader(recipe(kind), tmp_path / "parts", corpus)
+        train(recipe(kind, corpus), tmp_path / "parts")
+    resumed = train(recipe(kind, corpus), tmp_path / "parts")
     assert whole_run.status == resumed.status == "finished" and resumed.step == 6
     states = [
         torch.load(
@@ -215,7 +216,7 @@ def test_a_run_that_was_stopped_ends_with_the_same_weights(kind, corpus, tmp_pat
 
 
 def test_the_folder_for_the_hub_loads(corpus, tmp_path):
-    train_reader(recipe("cloze", max_steps=1), tmp_path, corpus)
+    train(recipe("cloze", corpus, max_steps=1), tmp_path)
     stored = load_file(tmp_path / "hub/model.safetensors")
     assert {tensor.dtype for tensor in stored.values()} == {torch.float16}
     reader = AutoModel.from_pretrained(tmp_path / "hub")
@@ -232,9 +233,50 @@ def test_words_start_with_their_vectors(tmp_path):
     assert reader.tokenizer.convert_tokens_to_ids("rain") != reader.tokenizer.unk_token_id
 
 
+def test_the_card_says_what_the_run_did(corpus, tmp_path):
+    result = train(recipe("cloze", corpus, max_steps=1), tmp_path)
+    text = (tmp_path / "hub/README.md").read_text()
+    meta = yaml.safe_load(text.split("---")[1])
+    [index] = meta["model-index"]
+    assert index["results"][0]["metrics"][0] == {
+        "type": "accuracy", "name": "accuracy", "value": round(result.scores["accuracy"], 2)
+    }  # fmt: skip
+    assert f"| accuracy | {result.scores['accuracy']:.1f} |" in text
+    assert "train: 48 questions about 12 articles (cnndm_articles 12)" in text
+    assert "right or wrong" in text and "$" not in text
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"data": {"max_source_tokens": 60}}, "data.max_source_tokens is 60, but reading does not read it"),
+        ({"training": {"label_smoothing": 0.1}}, "training.label_smoothing is 0.1, but reading"),
+        ({"evaluation": {"select": "rouge1"}}, "reading is chosen by 'accuracy'"),
+        ({"rating": {"pairs": [{"file": "x"}]}}, "reading and rating are filled in"),
+        ({"reading": {"max_words": 0}}, "reading.max_words is 0"),
+    ],
+)
+def test_what_reading_does_not_read_is_refused(change, message):
+    values = recipe("cloze").to_dict()
+    for section, new in change.items():
+        values[section] |= new
+    with pytest.raises(RecipeError, match=message):
+        Recipe.from_dict(values)
+
+
 def test_bad_recipes_are_named(corpus, tmp_path, capsys):
-    wrong = Recipe.from_dict(recipe("cloze").to_dict() | {"model": {"name": "bart"}})
+    wrong = Recipe.from_dict(recipe("cloze", corpus).to_dict() | {"model": {"name": "bart"}})
     with pytest.raises(RecipeError, match="'bart', which is no reader"):
-        train_reader(wrong, tmp_path / "bart", corpus)
-    assert main(["train-reader", "cloze_raeder", "--corpus", str(corpus)]) == 2
+        train(wrong, tmp_path / "bart")
+    assert main(["train", "cloze_raeder"]) == 2
     assert "did you mean cloze_reader?" in capsys.readouterr().err
+
+
+def test_a_run_of_the_time_when_readers_had_a_command_of_their_own_is_refused_with_a_sentence(tmp_path):
+    old = load_recipe("cloze_reader").to_dict()
+    del old["reading"], old["rating"]
+    old["data"] |= {"files": {"corpus": "cloze.jsonl.gz"}, "max_source_tokens": 240}
+    old["evaluation"] |= {"metrics": ["accuracy"], "validation_examples": 150}
+    (tmp_path / "recipe.json").write_text(json.dumps(old))
+    with pytest.raises(RecipeError, match=r"holds a run of another recipe: data\.files\.corpus"):
+        train(load_recipe("cloze_reader"), tmp_path)

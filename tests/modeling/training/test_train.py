@@ -20,9 +20,10 @@ from summarily.modeling.training import train as train_module
 from summarily.modeling.training.building import build_model, build_optimizer, make_accelerator
 from summarily.modeling.training.checkpoints import Checkpoints, load_state
 from summarily.modeling.training.collators import SummaryCollator
-from summarily.modeling.training.objective import summary_loss
 from summarily.modeling.training.progress import Progress, RunLog, stop_reason
 from summarily.modeling.training.recipe import OptimizerSection, Recipe, TrainingSection
+from summarily.modeling.training.task import Evaluation
+from summarily.modeling.training.tasks.summary import SummaryTask
 from summarily.modeling.training.train import backward, fit, judge, train
 from summarily.support.errors import RecipeError
 from summarily.support.files import is_complete, only_writer
@@ -71,16 +72,18 @@ def uninterrupted(data, tmp_path_factory):
     return folder, train(tiny_recipe(), folder, data=data)
 
 
-class Interrupting:
-    """A loss that does something at the n-th forward pass of the process."""
+def interrupting(at, action):
+    """A task that does something with the loss of the n-th forward pass of the process."""
 
-    def __init__(self, at, action):
-        self.calls, self.at, self.action = 0, at, action
+    class Interrupting(SummaryTask):
+        calls = 0
 
-    def __call__(self, model, batch, training):
-        self.calls += 1
-        loss = summary_loss(model, batch, training)
-        return self.action(loss) if self.calls == self.at else loss
+        def loss(self, model, batch):
+            self.calls += 1
+            loss = super().loss(model, batch)
+            return action(loss) if self.calls == at else loss
+
+    return Interrupting
 
 
 # --- nothing lost -----------------------------------------------------------------------------------------
@@ -90,7 +93,7 @@ KILLED = """
     sys.path.insert(0, {tests!r})
     from conftest import tiny_recipe
     from summarily.modeling.training import checkpoints
-    from summarily.modeling.training.objective import summary_loss
+    from summarily.modeling.training.tasks.summary import SummaryTask
     from summarily.modeling.training.train import train
 
     where, at = {where!r}, {at}
@@ -102,10 +105,11 @@ KILLED = """
         if calls == at:
             os.kill(os.getpid(), signal.SIGKILL)
 
-    def loss(model, batch, training):
-        if where == "step":
-            kill_at_the_nth_call()
-        return summary_loss(model, batch, training)
+    class Killed(SummaryTask):
+        def loss(self, model, batch):
+            if where == "step":
+                kill_at_the_nth_call()
+            return super().loss(model, batch)
 
     real_save = checkpoints._save
 
@@ -117,7 +121,7 @@ KILLED = """
             kill_at_the_nth_call()
 
     checkpoints._save = half_saved
-    train(tiny_recipe(), {folder!r}, data={data!r}, batch_loss=loss)
+    train(tiny_recipe(), {folder!r}, data={data!r}, task=Killed)
 """
 
 
@@ -165,7 +169,7 @@ def test_a_signal_saves_and_ends_the_run_which_then_goes_on(uninterrupted, tiny,
         return loss
 
     before = signal.getsignal(number)
-    result = train(tiny(), tmp_path / "run", data=data, batch_loss=Interrupting(7, send))
+    result = train(tiny(), tmp_path / "run", data=data, task=interrupting(7, send))
     assert (result.status, result.reason) == ("interrupted", number.name) and 1 <= result.step < 12
     assert signal.getsignal(number) == before
     assert final_state(tmp_path / "run")["progress"]["step"] == result.step
@@ -179,9 +183,7 @@ def test_a_loss_that_is_not_a_number_stops_before_the_step(tiny, data, tmp_path)
     with pytest.raises(
         FloatingPointError, match=r"step 5: the loss is nan .* last good checkpoint is .*step-00000003"
     ):
-        train(
-            recipe, tmp_path / "run", data=data, batch_loss=Interrupting(5, lambda loss: loss * float("nan"))
-        )
+        train(recipe, tmp_path / "run", data=data, task=interrupting(5, lambda loss: loss * float("nan")))
     state = final_state(tmp_path / "run")
     assert state["progress"]["step"] == 3
     assert all(tensor.isfinite().all() for tensor in state["model"].values())
@@ -198,7 +200,7 @@ def test_a_gradient_that_is_not_finite_stops_too(tiny, data, tmp_path):
             tiny(batch={"micro_tokens": 128}),
             tmp_path / "run",
             data=data,
-            batch_loss=Interrupting(2, explode),
+            task=interrupting(2, explode),
         )
 
 
@@ -223,7 +225,7 @@ def test_a_full_disk_ends_the_run_and_it_goes_on_later(uninterrupted, tiny, data
 def test_a_finished_run_is_not_run_again(uninterrupted, tiny, data):
     folder, first = uninterrupted
     again = train(
-        tiny(), folder, data=data, batch_loss=Interrupting(1, lambda loss: pytest.fail("a step was taken"))
+        tiny(), folder, data=data, task=interrupting(1, lambda loss: pytest.fail("a step was taken"))
     )
     assert (again.scores, again.step, again.best_step) == (first.scores, first.step, first.best_step)
 
@@ -271,7 +273,7 @@ def test_two_runs_do_not_share_a_folder(tiny, data, tmp_path):
 
 @pytest.fixture
 def parts(tiny):
-    """A model, rows of different lengths, and what `backward` needs."""
+    """A model, rows of different lengths, and a task with what `backward` needs."""
 
     class Words:
         pad_token_id, eos_token_id, bos_token_id = 0, 1, None
@@ -282,19 +284,28 @@ def parts(tiny):
     torch.manual_seed(0)
     recipe = tiny(dropout=0.0)
     rows = [{"input_ids": [3 + i] * (2 + i), "labels": [4 + i] * (1 + i % 4) + [1]} for i in range(7)]
-    return recipe, build_model(recipe, Words()), rows, SummaryCollator(pad_token_id=0)
+    return recipe, build_model(recipe, Words()), rows
+
+
+class Given(SummaryTask):
+    """What the engine needs of a task, without data."""
+
+    def __init__(self, recipe, rows=(), folder=None):
+        super().__init__(recipe, folder, make_accelerator(recipe.training))
+        self.splits, self._collate = {"train": rows}, SummaryCollator(pad_token_id=0)
 
 
 @pytest.mark.parametrize("normalize", ["tokens", "examples"])
 @pytest.mark.parametrize("micro_tokens", [40, 64, 128])
 def test_accumulated_gradients_are_those_of_the_whole_batch(parts, tiny, normalize, micro_tokens):
-    _, model, rows, collate = parts
+    _, model, rows = parts
     changes = {"training": {"normalize": normalize}, "batch": {"micro_tokens": micro_tokens}}
     recipe = tiny(dropout=0.0, **changes)
-    loss = backward(model, rows, recipe, collate, summary_loss, make_accelerator(recipe.training))
+    task = Given(recipe)
+    loss = backward(model, rows, task)
     ours = {name: p.grad.clone() for name, p in model.named_parameters()}
     model.zero_grad()
-    batch = collate(rows)
+    batch = task.collate(rows)
     logits = model(**batch).logits
     total = torch.nn.functional.cross_entropy(
         logits.flatten(0, 1), batch["labels"].flatten(), reduction="sum"
@@ -308,10 +319,11 @@ def test_accumulated_gradients_are_those_of_the_whole_batch(parts, tiny, normali
 
 
 def test_labels_that_are_ignored_do_not_count(parts):
-    recipe, model, rows, collate = parts
+    recipe, model, rows = parts
     rows = [{**row, "labels": [-100, *row["labels"]]} for row in rows]
-    loss = backward(model, rows, recipe, collate, summary_loss, make_accelerator(recipe.training))
-    assert loss == pytest.approx(model(**collate(rows)).loss.item(), rel=1e-5)
+    task = Given(recipe)
+    loss = backward(model, rows, task)
+    assert loss == pytest.approx(model(**task.collate(rows)).loss.item(), rel=1e-5)
 
 
 def test_mixed_precision_can_change_between_runs_of_a_process(tiny, data, tmp_path):
@@ -334,6 +346,25 @@ def test_label_smoothing_trains_any_model(tiny, data, tmp_path):
     assert result.step == 3 and result.scores["loss"] > 0
 
 
+def test_label_smoothing_has_one_switch(tiny, data, tmp_path):
+    """Whatever the model's own default (the attention variants': 0.1), the loss is smoothed as the recipe says."""
+    name = "summarily-attention-variant"
+    folders = {}
+    for smoothing in (0.0, 0.1):
+        recipe = tiny(name, dropout=0.0, training={"label_smoothing": smoothing, "max_steps": 1})
+        recipe.model.config.update(attention_dropout=0.0, activation_dropout=0.0)
+        folders[smoothing] = tmp_path / f"{smoothing}"
+        train(recipe, folders[smoothing], data=data)
+        assert (
+            json.loads((folders[smoothing] / "hub/config.json").read_text())["label_smoothing"] == smoothing
+        )
+    assert losses(folders[0.0]) != losses(folders[0.1])
+    twice = tiny(name)
+    twice.model.config["label_smoothing"] = 0.1
+    with pytest.raises(RecipeError, match=r"in a recipe, set training\.label_smoothing"):
+        train(twice, tmp_path / "twice", data=data)
+
+
 @pytest.mark.parametrize("model", MODELS)
 def test_a_model_learns(model, tiny, data, tmp_path):
     recipe = tiny(
@@ -345,14 +376,15 @@ def test_a_model_learns(model, tiny, data, tmp_path):
 
 
 def test_the_best_weights_are_those_of_the_best_evaluation(parts, tmp_path):
-    recipe, model, rows, collate = parts
+    recipe, model, rows = parts
     seen = []
 
-    def evaluate(model):
-        seen.append({name: tensor.clone() for name, tensor in model.state_dict().items()})
-        return {"loss": [3.0, 1.0, 2.0][len(seen) - 1]}
+    class Judged(Given):
+        def evaluate(self, model, split):
+            seen.append({name: tensor.clone() for name, tensor in model.state_dict().items()})
+            return Evaluation({"loss": [3.0, 1.0, 2.0][len(seen) - 1]})
 
-    result = fit(recipe, tmp_path, model, rows, collate, evaluate, make_accelerator(recipe.training))
+    result = fit(Judged(recipe, rows, tmp_path), model)
     assert (result.best_step, result.best_score, len(seen)) == (10, 1.0, 3)  # steps 5, 10 and 12
     assert all(torch.equal(tensor, seen[1][name]) for name, tensor in model.state_dict().items())
     assert not torch.equal(
@@ -386,7 +418,7 @@ def test_a_checkpoint_can_be_chosen_by_a_score_of_generated_summaries(tiny, data
 def test_where_less_is_better_the_checkpoint_with_the_least_is_kept(tiny, data, tmp_path, monkeypatch):
     summaries = iter([["xylophone"] * 4, None, ["xylophone"] * 4])  # only the second evaluation's are right
     monkeypatch.setattr(
-        "summarily.modeling.training.train.summarize",
+        "summarily.modeling.training.tasks.summary.summarize",
         lambda model, tokenizer, rows, *rest: next(summaries, None) or [row[0] for row in rows["references"]],
     )
     evaluation = {"select": "vert_distance", "metrics": ["vert"], "validation_examples": 4}
@@ -526,11 +558,11 @@ def test_the_command_ends_with_the_signals_code(tiny, data, tmp_path, monkeypatc
     path = tmp_path / "tiny.toml"
     path.write_text(toml(tiny()))
 
-    def interrupting(model, rows, *args):
+    def stopping(model, rows, task):
         os.kill(os.getpid(), signal.SIGTERM)
-        return backward(model, rows, *args)
+        return backward(model, rows, task)
 
-    monkeypatch.setattr(train_module, "backward", interrupting)
+    monkeypatch.setattr(train_module, "backward", stopping)
     assert (
         main(["train", str(path), "--data", str(data), "--output", str(tmp_path / "run")])
         == 128 + signal.SIGTERM

@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from summarily.modeling.training import card
 from summarily.modeling.training.corpora import (
     SPLITS,
     Corpus,
@@ -36,6 +37,7 @@ from summarily.modeling.training.corpora import (
 )
 from summarily.modeling.training.random_starts import special_tokens_around
 from summarily.modeling.training.recipe import Recipe, TextSource
+from summarily.modeling.training.tasks.summary import SummaryTask
 from summarily.support.errors import RecipeError
 from summarily.support.folders import data_folder
 
@@ -243,3 +245,26 @@ def noisy_splits(corpus: Corpus, tokenizer: PreTrainedTokenizerBase, recipe: Rec
 
 def _generator(seed: int, document: int) -> np.random.Generator:
     return np.random.default_rng([seed, document])
+
+
+class DenoisingTask(SummaryTask):
+    """The texts of `[[denoising.texts]]`, each the target of itself with noise."""
+
+    def read(self) -> Corpus:
+        return load_texts(self.recipe, self.data)
+
+    def encode(self) -> dict[str, Any]:
+        return noisy_splits(self.corpus, self.tokenizer, self.recipe)
+
+    def data_name(self) -> str:
+        return card.file_names(text.file for text in self.recipe.denoising.texts)
+
+    def what_is_learned(self) -> str:
+        noise = self.recipe.denoising
+        return (
+            f"texts restored from noise (spans of {noise.span:g} tokens on average masked until {noise.masked:.0%} are "
+            f"gone{', sentences in random order' if noise.permute_sentences else ''}), in pieces of {noise.lengths} tokens"
+        )
+
+    def tested_split(self) -> str:
+        return "test"

@@ -1,6 +1,6 @@
-"""Training of readers on cloze questions: `summarily train-reader RECIPE --corpus FILE`.
+"""Learning to answer cloze questions about articles: the readers of APES.
 
-The corpus is that of `metrics.apes.corpus`: articles with questions about them, split by article. An article of the
+The questions are those of `training.cloze_corpus`: articles with questions about them, split by article. An article of the
 training split is read in two views that are drawn anew each time: its beginning, where sentences that are taken out are
 asked about too, and a short text such as a summary, of sentences of the article or of the very sentences that are asked
 about. What is measured is the share of right answers on articles that were not trained on.
@@ -9,31 +9,28 @@ about. What is measured is the share of right answers on articles that were not 
 from __future__ import annotations
 
 import functools
-import json
 import random
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
 from accelerate.utils import set_seed
 
-from summarily.modeling.training.building import make_accelerator
-from summarily.modeling.training.card import citation, commit, hardware, training_table
-from summarily.modeling.training.checkpoints import untouched_random_state
+from summarily.modeling.training import card
+from summarily.modeling.training.cloze_corpus import Reading, load_or_make, read_corpus
+from summarily.modeling.training.collators import pack, row_lengths
 from summarily.modeling.training.recipe import Recipe
-from summarily.modeling.training.train import fit, run_folder
+from summarily.modeling.training.task import Evaluation, Task
 from summarily.support.cloze.marks import PLACEHOLDER, candidates, rename
 from summarily.support.errors import RecipeError
-from summarily.support.files import is_complete, write_atomically, write_folder
-from summarily.support.version import __version__
+from summarily.support.files import is_complete, write_folder
 
 if TYPE_CHECKING:
     from summarily.modeling.cloze_reader.modeling_cloze_reader import ClozeReader
     from summarily.modeling.cross_reader.modeling_cross_reader import CrossReader
-    from summarily.modeling.training.cloze_corpus import Reading
     from summarily.modeling.training.progress import RunResult
 
     Reader = ClozeReader | CrossReader
@@ -214,8 +211,6 @@ def training_rows(
 @torch.inference_mode()
 def right_answers(reader: Reader, rows: Sequence[Mapping[str, Any]], tokens: int) -> list[list[float]]:
     """For each row and question, 1 if the reader is right and 0 if not."""
-    from summarily.modeling.training.collators import pack, row_lengths
-
     reader.eval()
     order = sorted(range(len(rows)), key=lambda row: len(rows[row]["input_ids"]))
     right: dict[int, list[float]] = {}
@@ -241,51 +236,6 @@ def accuracies(reader: Reader, readings: Sequence[Reading], tokens: int) -> dict
         for collection, values in by_collection.items():
             scores[f"{name}_{collection}"] = 100 * sum(values) / max(1, len(values))
     return scores
-
-
-# --- the run ----------------------------------------------------------------------------------------------
-
-
-def train_reader(
-    recipe: Recipe, output_dir: str | Path, corpus: str | Path, data: str | None = None, resume: bool = True
-) -> RunResult:
-    """Train a reader, measure it on the test split, and write `hub/`; the same call goes on after a stop.
-
-    Args:
-        recipe: from `load_recipe`; `data.max_source_tokens` counts words of an article.
-        output_dir: everything the run writes.
-        corpus: the file of questions, made from the data folder if it is not there.
-        data: the data folder, by default the environment variable `SUMMARILY_DATA`.
-        resume: go on with the run in `output_dir`; otherwise that folder is moved aside first.
-    """
-    from summarily.modeling.training.cloze_corpus import load_or_make, read_corpus
-
-    accelerator = make_accelerator(recipe.training)
-    folder = Path(output_dir)
-    with run_folder(folder, recipe, resume, accelerator):
-        with accelerator.main_process_first():
-            path = load_or_make(corpus, data)
-        train, dev, test = (list(read_corpus(path, split)) for split in ("train", "dev", "test"))
-        set_seed(recipe.training.seed)
-        reader = build_reader(recipe, train, folder)
-        words, seed = recipe.data.max_source_tokens, recipe.training.seed
-        tokens = recipe.evaluation.tokens or recipe.micro_tokens
-        watched = _spread(dev, recipe.evaluation.validation_examples)
-
-        def evaluate(model: Any) -> dict[str, float]:
-            with untouched_random_state():
-                return accuracies(model, watched, tokens)
-
-        rows = functools.partial(training_rows, reader, train, words, seed)
-        result = fit(
-            recipe, folder, reader, rows, functools.partial(collate_rows, reader), evaluate, accelerator
-        )
-        if result.status == "finished" and accelerator.is_main_process:
-            tested = _spread(test, recipe.evaluation.test_examples)
-            result.scores = accuracies(reader, tested, tokens)
-            write_atomically(folder / "result.json", json.dumps(asdict(result), indent=1))
-            write_reader(folder / "hub", recipe, result, reader, {"train": train, "test": tested})
-    return result
 
 
 def build_reader(recipe: Recipe, train: Sequence[Reading], folder: Path) -> Reader:
@@ -329,92 +279,82 @@ def build_reader(recipe: Recipe, train: Sequence[Reading], folder: Path) -> Read
     return reader
 
 
-def write_reader(
-    folder: Path,
-    recipe: Recipe,
-    result: RunResult,
-    reader: Reader,
-    splits: Mapping[str, Sequence[Reading]],
-) -> None:
-    """The folder for the Hub: weights, vocabulary, and a card filled in by the run."""
-    text = reader_card(recipe, result, type(reader).__name__, splits)
-
-    def write(partial: Path) -> None:
-        reader.save_pretrained(partial, stored_dtype=getattr(torch, recipe.hub.dtype))
-        (partial / "README.md").write_text(text, encoding="utf-8")
-
-    write_folder(folder, write, marker=False)
+# --- the task ---------------------------------------------------------------------------------------------
 
 
-def reader_card(
-    recipe: Recipe, result: RunResult, class_name: str, splits: Mapping[str, Sequence[Reading]]
-) -> str:
-    """The README.md of a trained reader."""
-    name = recipe.hub.name or recipe.model.name
-    counts = {
-        split: Counter(reading.collection for reading in readings) for split, readings in splits.items()
-    }
-    asked = {split: sum(reading.answerable for reading in readings) for split, readings in splits.items()}
-    bullets = "\n".join(
-        f"- {split}: {asked[split]:,} questions about {sum(by.values()):,} articles "
-        f"({', '.join(f'{collection} {number:,}' for collection, number in by.items())})"
-        for split, by in counts.items()
+class ReadingTask(Task):
+    """The questions of `reading.questions`; a split of theirs is "train", "dev" or "test"."""
+
+    limits = (
+        "It answers from the entities of a passage, right or wrong. What it was not trained on (other languages, other "
+        "kinds of text) has not been measured."
     )
-    note = f"\n{recipe.hub.note}\n" if recipe.hub.note else ""
-    return f"""{_front_matter(recipe, result, name)}
-# {name}
 
-`{class_name}` with {result.parameters:,} parameters, trained on cloze questions by Summarily {__version__}.
-{note}
-## Data
+    def load(self) -> Reader:
+        section = self.recipe.reading
+        with self.accelerator.main_process_first():
+            path = load_or_make(section.questions, self.data)
+        train, dev, test = (list(read_corpus(path, split)) for split in ("train", "dev", "test"))
+        self.readings = {
+            "train": train,
+            "validation": _spread(dev, section.validation_articles),
+            "test": _spread(test, section.test_articles),
+        }
+        set_seed(self.recipe.training.seed)
+        self.reader = build_reader(self.recipe, train, self.folder)
+        return self.reader
 
-{bullets}
+    def rows(self) -> Any:
+        return functools.partial(
+            training_rows,
+            self.reader,
+            self.readings["train"],
+            self.recipe.reading.max_words,
+            self.recipe.training.seed,
+        )
 
-## Training
+    def collate(self, rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+        return collate_rows(self.reader, rows)
 
-{training_table(recipe)}
+    def loss(self, model: torch.nn.Module, batch: dict[str, Any]) -> torch.Tensor:
+        return model(**batch).loss * len(batch["labels"])
 
-The run ended by `{result.reason}` after {result.step:,} steps ({result.epoch} full epochs). The weights are those of step \
-{result.best_step:,}, the best on the dev split by {recipe.evaluation.select} ({result.best_score:.1f}).
+    def evaluate(self, model: Any, split: str) -> Evaluation:
+        readings = self.readings[split]
+        tokens = self.recipe.evaluation.tokens or self.recipe.micro_tokens
+        return Evaluation(accuracies(model, readings, tokens), examples=len(readings))
 
-## Scores
+    def save(self, model: Any, folder: Path) -> None:
+        model.save_pretrained(folder, stored_dtype=getattr(torch, self.recipe.hub.dtype))
 
-Percent of the questions about articles of the test split that are answered right; `gold`: the passage is the sentences
-that are asked about.
+    def card(self, result: RunResult, examples: int) -> str:
+        name = self.recipe.hub.name or self.recipe.model.name
+        measured = {key: round(x, 2) for key, x in result.scores.items()}
+        kind = {"type": "question-answering", "name": "cloze questions about news"}
+        dataset = {"name": "held-out articles", "type": "news"}
+        meta = {
+            "tags": ["question-answering", "cloze", "apes", "summarily", *self.recipe.hub.tags],
+            "metrics": ["accuracy"],
+            "model-index": card.model_index(name, kind, dataset, measured, type="accuracy"),
+        }
+        return card.render(
+            "reading",
+            self,
+            result,
+            class_name=type(self.reader).__name__,
+            name=name,
+            front_matter=card.front_matter(self.recipe, meta),
+            splits=card.bullets(_described(split, self.readings[split]) for split in ("train", "test")),
+            best_score=f"{result.best_score:.1f}",
+            scores=_scores(result),
+        )
 
-{_scores(result)}
 
-## Limits
-
-It answers from the entities of a passage, right or wrong. What it was not trained on (other languages, other kinds of
-text) has not been measured.
-
-## Cost
-
-{result.minutes:.1f} minutes on {hardware()}; {result.parameters:,} parameters; weights stored as {recipe.hub.dtype}.
-
-Code: commit `{commit()}`; torch {torch.__version__}.
-
-## Citation
-
-{citation(recipe)}
-"""
-
-
-def _front_matter(recipe: Recipe, result: RunResult, name: str) -> str:
-    measured = [{"type": "accuracy", "name": key, "value": round(x, 2)} for key, x in result.scores.items()]
-    task = {"type": "question-answering", "name": "cloze questions about news"}
-    dataset = {"name": "held-out articles", "type": "news"}
-    meta = {
-        "license": recipe.hub.license,
-        "language": recipe.hub.language,
-        "library_name": "transformers",
-        "tags": ["question-answering", "cloze", "apes", "summarily", *recipe.hub.tags],
-        "metrics": ["accuracy"],
-        "model-index": [{"name": name, "results": [{"task": task, "dataset": dataset, "metrics": measured}]}],
-    }
-    lines = [f"{key}: {json.dumps(value, ensure_ascii=False)}" for key, value in meta.items()]
-    return "\n".join(["---", *lines, "---"])
+def _described(split: str, readings: Sequence[Reading]) -> str:
+    collections = Counter(reading.collection for reading in readings)
+    asked = sum(reading.answerable for reading in readings)
+    by = ", ".join(f"{collection} {number:,}" for collection, number in collections.items())
+    return f"{split}: {asked:,} questions about {len(readings):,} articles ({by})"
 
 
 def _scores(result: RunResult) -> str:
@@ -431,6 +371,3 @@ def _spread(readings: Sequence[Reading], limit: int | None) -> list[Reading]:
         if limit is None or counts[reading.collection] <= limit:
             kept.append(reading)
     return kept
-
-
-__all__: Sequence[str] = ("View", "accuracies", "build_reader", "train_reader")
