@@ -32,6 +32,7 @@ from transformers import initialization as init
 from transformers.utils import cached_file
 
 from summarily.modeling.configuration_adapted_encoder import AdaptedEncoderConfig
+from summarily.support.errors import InputError, MissingRequirement
 
 WEIGHTS_FILE = "model.safetensors"
 _ADAPTER = ".adapter_"
@@ -86,7 +87,7 @@ def insert_adapters(
     found = {name: module for name, module in encoder.named_modules() if type(module) is nn.Linear}
     chosen = [name for name in found if targets is None or name.endswith(tuple(targets))]
     if not chosen:
-        raise ValueError(f"no linear layer ends in {targets}; there are {', '.join(found) or 'none'}.")
+        raise InputError(f"no linear layer ends in {targets}; there are {', '.join(found) or 'none'}.")
     for name in chosen:
         old = found[name]
         parent, _, child = name.rpartition(".")
@@ -169,11 +170,11 @@ class AdaptedEncoderModel(PreTrainedModel):
         loaded: Any = super().from_pretrained(folder, *arguments, output_loading_info=True, **options)
         model, report = loaded
         if lost := sorted(key for key in report["missing_keys"] if _ADAPTER in key):
-            raise ValueError(f"{folder} has no {lost[0]} (adapters missing: {len(lost)}).")
+            raise InputError(f"{folder} has no {lost[0]} (adapters missing: {len(lost)}).")
         if model.config.encoder is not None:
             resolved, sha256 = resolve_encoder(model.config.encoder)
             if sha256 != model.config.encoder_sha256:
-                raise ValueError(
+                raise InputError(
                     f"{folder} differs from an encoder {model.config.encoder!r} with SHA-256 "
                     f"{model.config.encoder_sha256}, but the one found here has {sha256}."
                 )
@@ -187,7 +188,7 @@ class AdaptedEncoderModel(PreTrainedModel):
         # What we have no use for, such as a pooler, stays behind.
         missing, _ = self.encoder.load_state_dict(encoder.state_dict(), strict=False)
         if missing := [name for name in missing if _ADAPTER not in name]:
-            raise ValueError(
+            raise InputError(
                 f"{self.config.encoder!r} is not the encoder of the config: it has no {', '.join(missing[:3])}."
             )
 
@@ -250,7 +251,7 @@ def resolve_encoder(encoder: str, revision: str | None = None) -> tuple[Any, str
         # By name, for a merged model to stand alone: its code then asks for nothing of this package.
         weights = importlib.import_module("summarily.support.weights")
     except ModuleNotFoundError as error:
-        raise ImportError(
+        raise MissingRequirement(
             f"this checkpoint has only what differs from the encoder {encoder!r}, which the package finds: "
             'pip install "summarily[offline]"'
         ) from error

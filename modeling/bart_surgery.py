@@ -15,6 +15,8 @@ from torch import nn
 from transformers import BartConfig, BartForConditionalGeneration, GenerationConfig
 from transformers.models.bart.modeling_bart import BartLearnedPositionalEmbedding
 
+from summarily.support.errors import InputError, InputTypeError
+
 RESERVED_POSITIONS = 2  # BART's table of positions starts with two rows that no token uses
 
 
@@ -75,7 +77,7 @@ def copy_weights(source: nn.Linear, targets: Iterable[nn.Linear]) -> None:
     with torch.no_grad():
         for target in targets:
             if target.weight.shape != source.weight.shape:
-                raise ValueError(
+                raise InputError(
                     f"weights of shape {tuple(source.weight.shape)} do not fit {tuple(target.weight.shape)}; "
                     "keep BART's number and size of heads, or start from random attention."
                 )
@@ -140,7 +142,7 @@ def load_bart(model: BartForConditionalGeneration | str) -> BartForConditionalGe
         model = BartForConditionalGeneration.from_pretrained(model)
     # Our own models are subclasses of BART's, with other layers.
     if not isinstance(model, BartForConditionalGeneration) or model.config.model_type != "bart":
-        raise TypeError(
+        raise InputTypeError(
             f"model is a {type(model).__name__}; give a BartForConditionalGeneration or its name."
         )
     return model
@@ -157,7 +159,7 @@ def copy_bart(bart: BartForConditionalGeneration, model: nn.Module) -> None:
     }
     missing = ours.load_state_dict(state, strict=False)
     if missing.unexpected_keys:
-        raise ValueError(f"weights without a place in {type(model).__name__}: {missing.unexpected_keys[:3]}")
+        raise InputError(f"weights without a place in {type(model).__name__}: {missing.unexpected_keys[:3]}")
     with torch.no_grad():
         for ours_part, theirs_part in ((ours.encoder, theirs.encoder), (ours.decoder, theirs.decoder)):
             _copy_positions(theirs_part.embed_positions, ours_part.embed_positions)

@@ -5,6 +5,8 @@ from typing import Any
 from huggingface_hub.dataclasses import strict
 from transformers import AutoConfig, PreTrainedConfig
 
+from summarily.support.errors import InputError
+
 
 @strict
 class AdaptedEncoderConfig(PreTrainedConfig):
@@ -37,9 +39,9 @@ class AdaptedEncoderConfig(PreTrainedConfig):
 
     def __post_init__(self, **kwargs):
         if self.adapter_rank < 0:
-            raise ValueError(f"adapter_rank={self.adapter_rank} must be positive, or 0 for no adapters.")
+            raise InputError(f"adapter_rank={self.adapter_rank} must be positive, or 0 for no adapters.")
         if (self.encoder is None) != (self.encoder_sha256 is None):
-            raise ValueError(
+            raise InputError(
                 "encoder and encoder_sha256 go together; `Model.from_encoder(name)` fills in both."
             )
         super().__post_init__(**kwargs)
@@ -48,7 +50,7 @@ class AdaptedEncoderConfig(PreTrainedConfig):
         """The encoder's configuration as its own class."""
         values = dict(self.encoder_config or {})
         if "model_type" not in values:
-            raise ValueError("encoder_config names no model_type, such as 'bert'.")
+            raise InputError("encoder_config names no model_type, such as 'bert'.")
         return AutoConfig.for_model(values.pop("model_type"), **values)
 
 

@@ -3,6 +3,8 @@
 from huggingface_hub.dataclasses import strict
 from transformers import BartConfig
 
+from summarily.support.errors import InputError
+
 
 @strict
 class LongBartConfig(BartConfig):
@@ -27,11 +29,11 @@ class LongBartConfig(BartConfig):
 
     def __post_init__(self, **kwargs):
         if self.summary_window is not None and self.summary_window < 2:
-            raise ValueError(f"summary_window={self.summary_window} must be at least 2, or None.")
+            raise InputError(f"summary_window={self.summary_window} must be at least 2, or None.")
         if not 0 <= self.label_smoothing < 1:
-            raise ValueError(f"label_smoothing={self.label_smoothing} must be at least 0 and less than 1.")
+            raise InputError(f"label_smoothing={self.label_smoothing} must be at least 0 and less than 1.")
         if self.max_encoder_position_embeddings < 1:
-            raise ValueError(
+            raise InputError(
                 f"max_encoder_position_embeddings={self.max_encoder_position_embeddings} must be positive."
             )
         super().__post_init__(**kwargs)

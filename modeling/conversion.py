@@ -94,7 +94,7 @@ def _fields(entries: list[str]) -> dict[str, Any]:
     for entry in entries:
         name, equals, value = entry.partition("=")
         if not equals:
-            raise ConversionError(f"--set {entry}: expected FIELD=VALUE, such as label_smoothing=0.1.")
+            raise ConversionError(f"--set {entry}: expected FIELD=VALUE, such as dropout=0.1.")
         try:
             fields[name] = ast.literal_eval(value)
         except (ValueError, SyntaxError):

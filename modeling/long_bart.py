@@ -34,6 +34,7 @@ from summarily.modeling.generation.shared_cross_attention import (
     SharedCrossAttentionGeneration,
 )
 from summarily.modeling.summary_loss import summary_loss
+from summarily.support.errors import InputError
 
 
 class EncoderSelfAttention(nn.Module):
@@ -65,11 +66,11 @@ class LongBartEncoder(BartEncoder):
 
     def encode(self, input_ids, attention_mask, inputs_embeds, **plan_arguments) -> BaseModelOutput:
         if (input_ids is None) == (inputs_embeds is None):
-            raise ValueError("Give either input_ids or inputs_embeds, not both and not neither.")
+            raise InputError("Give either input_ids or inputs_embeds, not both and not neither.")
         states = self.embed_tokens(input_ids) if inputs_embeds is None else inputs_embeds
         length = states.shape[1]
         if length > self.max_source_positions:
-            raise ValueError(
+            raise InputError(
                 f"The source has {length} tokens, but there are {self.max_source_positions} positions; cut it, or "
                 "convert the model with a larger max_length."
             )

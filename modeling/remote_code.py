@@ -83,7 +83,7 @@ def flat_sources(module: str) -> dict[str, str]:
     Example:
 
     >>> sorted(flat_sources("summarily.modeling.attention.relative"))
-    ['blocks', 'masks', 'relative']
+    ['blocks', 'errors', 'masks', 'relative']
     """
     sources: dict[str, str] = {}
     origins: dict[str, str] = {}

@@ -32,6 +32,7 @@ from summarily.modeling.generation.shared_cross_attention import (
     SharedT5CrossAttention,
 )
 from summarily.modeling.summary_loss import summary_loss
+from summarily.support.errors import InputError, InputTypeError
 
 
 class SparseT5Encoder(T5Stack):
@@ -62,7 +63,7 @@ class SparseT5Encoder(T5Stack):
 
     def encode(self, input_ids, attention_mask, inputs_embeds, **plan_arguments) -> BaseModelOutput:
         if (input_ids is None) == (inputs_embeds is None):
-            raise ValueError("Give either input_ids or inputs_embeds, not both and not neither.")
+            raise InputError("Give either input_ids or inputs_embeds, not both and not neither.")
         states = self.dropout(self.embed_tokens(input_ids) if inputs_embeds is None else inputs_embeds)
         plan = self.plan(states, attention_mask, **plan_arguments)
         bias = self.distance_bias(states.shape[1], states.device)
@@ -198,7 +199,9 @@ def load_t5(model: T5ForConditionalGeneration | str) -> T5ForConditionalGenerati
         model = T5ForConditionalGeneration.from_pretrained(model)
     # Our own models are subclasses of T5's, with other layers.
     if not isinstance(model, T5ForConditionalGeneration) or model.config.model_type != "t5":
-        raise TypeError(f"model is a {type(model).__name__}; give a T5ForConditionalGeneration or its name.")
+        raise InputTypeError(
+            f"model is a {type(model).__name__}; give a T5ForConditionalGeneration or its name."
+        )
     return model
 
 
@@ -211,7 +214,7 @@ def copy_t5(t5: T5ForConditionalGeneration, model: SparseT5ForConditionalGenerat
         if name not in places:
             continue
         if places[name].shape != weight.shape:
-            raise ValueError(
+            raise InputError(
                 f"{name}: weights of shape {tuple(weight.shape)} do not fit {tuple(places[name].shape)}."
             )
         if id(weight) not in copies:

@@ -65,7 +65,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             leave()
         return code
     except SummarilyError as error:
-        return _fail(str(error))
+        return _fail(str(error), error.exit_code)
     except BrokenPipeError:
         # The reader of our output (head, less) has seen enough.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -3,6 +3,7 @@
 from huggingface_hub.dataclasses import strict
 
 from summarily.modeling.pointer_generator.configuration_pointer_generator import PointerGeneratorConfig
+from summarily.support.errors import InputError
 
 
 @strict
@@ -26,7 +27,7 @@ class ApesoConfig(PointerGeneratorConfig):
 
     def __post_init__(self, **kwargs):
         if not 0 <= self.delta <= 1:
-            raise ValueError(f"delta={self.delta} is not between 0 and 1.")
+            raise InputError(f"delta={self.delta} is not between 0 and 1.")
         super().__post_init__(**kwargs)
 
 

@@ -19,6 +19,7 @@ from summarily.modeling.pointer_generator.modeling_pointer_generator import (
     PointerGeneratorModel,
     at_least_float32,
 )
+from summarily.support.errors import InputError
 
 
 @dataclass
@@ -163,7 +164,7 @@ class ApesoForConditionalGeneration(PointerGeneratorForConditionalGeneration):
         apeso = cls(ApesoConfig(**values, delta=delta))
         missing, unexpected = apeso.load_state_dict(model.state_dict(), strict=False)
         if unexpected or any(".entities." not in name for name in missing):
-            raise ValueError(f"not a pointer-generator: unexpected {unexpected}, missing {missing}.")
+            raise InputError(f"not a pointer-generator: unexpected {unexpected}, missing {missing}.")
         apeso.generation_config = model.generation_config
         return apeso.to(model.device)
 

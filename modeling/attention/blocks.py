@@ -19,6 +19,7 @@ import torch
 import torch.nn.functional as F
 
 from summarily.modeling.attention.masks import AttentionPattern
+from summarily.support.errors import InputError
 
 
 @dataclass(frozen=True)
@@ -169,7 +170,7 @@ def attention(
     if plan.keys_of_block is not None:
         return _blocked_attention(query, key, value, plan, dropout, bias, scale)
     if bias is not None:
-        raise ValueError("a bias is the same for every block: it needs a blocked plan, see plan_blocks.")
+        raise InputError("a bias is the same for every block: it needs a blocked plan, see plan_blocks.")
     output = F.scaled_dot_product_attention(
         query, key, value, plan.mask, dropout, is_causal=plan.causal, scale=scale
     )

@@ -19,6 +19,7 @@ import torch
 import torch.nn.functional as F
 
 from summarily.modeling.attention.blocks import AttentionPlan, plan_blocks
+from summarily.support.errors import InputError
 
 # The scores of keys that are not to be seen, and of the query itself, which is seen only if nothing else is.
 HIDDEN, ITSELF = -1e9, -1e5
@@ -80,9 +81,9 @@ def hash_buckets(vectors: torch.Tensor, rotations: torch.Tensor, factors: list[i
     """
     needed = sum(factors) // 2
     if any(factor < 2 or factor % 2 for factor in factors):
-        raise ValueError(f"the factors of the number of buckets are {factors}; each must be even.")
+        raise InputError(f"the factors of the number of buckets are {factors}; each must be even.")
     if rotations.shape[-1] < needed:
-        raise ValueError(
+        raise InputError(
             f"{factors} buckets need {needed} columns of rotations, there are {rotations.shape[-1]}; "
             "draw more, or hash into fewer buckets."
         )

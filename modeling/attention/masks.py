@@ -20,6 +20,8 @@ from dataclasses import dataclass
 
 import torch
 
+from summarily.support.errors import InputError
+
 MECHANISMS = (
     "dot_product",
     "relative",
@@ -66,7 +68,7 @@ class AttentionPattern:
 
     def __post_init__(self) -> None:
         if self.mechanism not in MECHANISMS:
-            raise ValueError(
+            raise InputError(
                 f"mechanism={self.mechanism!r} is unknown; choose one of {', '.join(MECHANISMS)}."
             )
         for name, least in (
@@ -77,7 +79,7 @@ class AttentionPattern:
             ("memory_length", 1),
         ):
             if getattr(self, name) < least:
-                raise ValueError(f"{name} is {getattr(self, name)}; it must be at least {least}.")
+                raise InputError(f"{name} is {getattr(self, name)}; it must be at least {least}.")
 
     @property
     def blocked(self) -> bool:
@@ -121,7 +123,7 @@ class AttentionPattern:
         if self.mechanism == "local_block_masked":
             return list(range(block))
         if not self.blocked:
-            raise ValueError(f"{self.mechanism} has no blocks: every query may see every key.")
+            raise InputError(f"{self.mechanism} has no blocks: every query may see every key.")
         period = self.memory_length + self.gap
         distances = [step for step in range(self.memory_span) if step % period >= self.gap]
         left = [-1 - distance for distance in reversed(distances)]
@@ -173,7 +175,7 @@ def attention_pattern(
     'local'
     """
     if preset not in DEFAULT_GAP:
-        raise ValueError(f"preset={preset!r} is unknown; choose one of {', '.join(DEFAULT_GAP)}.")
+        raise InputError(f"preset={preset!r} is unknown; choose one of {', '.join(DEFAULT_GAP)}.")
     if decoder and not leaky_decoder:
         mechanism = MASKED_TWIN.get(mechanism, mechanism)
     if mechanism in ("dot_product", "relative"):

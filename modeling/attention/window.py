@@ -34,6 +34,8 @@ import torch
 import torch.nn.functional as F
 from torch.utils.checkpoint import checkpoint
 
+from summarily.support.errors import InputError
+
 BLOCK = 256  # queries that share one key slice; the time is flat from 128 to 512
 BIASED_BLOCK = 64  # with a bias, whose gradient needs the scores: these stay in the cache
 
@@ -229,7 +231,7 @@ def window_attention(
     if backend is None:
         backend = "blocks" if dropout else {"cpu": "flash", "cuda": "flex"}.get(query.device.type, "blocks")
     if backend != "blocks" and dropout:
-        raise ValueError(f"backend={backend!r} has no dropout; use 'blocks', or leave the backend out.")
+        raise InputError(f"backend={backend!r} has no dropout; use 'blocks', or leave the backend out.")
     block = block or (BLOCK if bias is None else BIASED_BLOCK)
     scale = _scale(query, scale)
     if backend == "flash":
@@ -241,7 +243,7 @@ def window_attention(
     elif backend == "blocks":
         output = _block_attention(query, key, value, plan, window, dropout, block, bias, scale)
     else:
-        raise ValueError(f"backend={backend!r} is unknown; choose 'flash', 'flex' or 'blocks'.")
+        raise InputError(f"backend={backend!r} is unknown; choose 'flash', 'flex' or 'blocks'.")
     return output if plan.real is None else output.masked_fill(~plan.real[:, :, None, None], 0.0)
 
 

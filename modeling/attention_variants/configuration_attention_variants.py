@@ -10,6 +10,7 @@ from summarily.modeling.attention.masks import (
     AttentionPattern,
     attention_pattern,
 )
+from summarily.support.errors import InputError
 
 
 @strict
@@ -125,27 +126,27 @@ class AttentionVariantConfig(PreTrainedConfig):
         for name in ("attention_type", "decoder_attention_type"):
             mechanism = getattr(self, name)
             if mechanism not in MECHANISMS and not (mechanism is None and name == "decoder_attention_type"):
-                raise ValueError(f"{name}={mechanism!r} is unknown; choose one of {', '.join(MECHANISMS)}.")
+                raise InputError(f"{name}={mechanism!r} is unknown; choose one of {', '.join(MECHANISMS)}.")
         if self.decoder_leaks and not self.leaky_decoder:
-            raise ValueError(
+            raise InputError(
                 f"decoder_attention_type={self.decoder_attention_type!r} shows the decoder the tokens that it has to "
                 f"predict; use {MASKED_TWIN[self.decoder_attention_type]!r}, or leaky_decoder=True to reproduce "
                 "the paper."
             )
         if self.preset not in DEFAULT_GAP:
-            raise ValueError(f"preset={self.preset!r} is unknown; choose one of {', '.join(DEFAULT_GAP)}.")
+            raise InputError(f"preset={self.preset!r} is unknown; choose one of {', '.join(DEFAULT_GAP)}.")
         if self.hidden_size % self.num_attention_heads or self.hidden_size % 2:
-            raise ValueError(
+            raise InputError(
                 f"hidden_size={self.hidden_size} must be even and a multiple of "
                 f"num_attention_heads={self.num_attention_heads}."
             )
         if self.max_relative_position < 1:
-            raise ValueError(f"max_relative_position={self.max_relative_position} must be at least 1.")
+            raise InputError(f"max_relative_position={self.max_relative_position} must be at least 1.")
         for name in ("dropout", "attention_dropout", "activation_dropout", "label_smoothing"):
             if not 0 <= getattr(self, name) < 1:
-                raise ValueError(f"{name}={getattr(self, name)} must be at least 0 and less than 1.")
+                raise InputError(f"{name}={getattr(self, name)} must be at least 0 and less than 1.")
         if not 0 <= self.pad_token_id < self.vocab_size:
-            raise ValueError(
+            raise InputError(
                 f"pad_token_id={self.pad_token_id} is not a token of a vocabulary of {self.vocab_size}."
             )
 

@@ -33,6 +33,7 @@ from summarily.modeling.attention.blocks import (
 from summarily.modeling.attention.relative import relative_attention
 from summarily.modeling.attention_variants.configuration_attention_variants import AttentionVariantConfig
 from summarily.modeling.summary_loss import summary_loss
+from summarily.support.errors import InputError, InputTypeError
 
 # What beam search does unless told otherwise. The paper: beam 8, at most 14 words (between the start and the end
 # token), and probabilities changed "to encourage longer summaries", by how much it does not say.
@@ -244,7 +245,7 @@ class Stack(AttentionVariantPreTrainedModel):
 
     def embed(self, input_ids, inputs_embeds, mechanism: str, past: int = 0):
         if (input_ids is None) == (inputs_embeds is None):
-            raise ValueError("Give either token ids or embeddings, not both and not neither.")
+            raise InputError("Give either token ids or embeddings, not both and not neither.")
         states = self.embed_tokens(input_ids) if inputs_embeds is None else inputs_embeds
         if mechanism != "relative":
             positions = torch.arange(past, past + states.shape[1], device=states.device)
@@ -322,11 +323,11 @@ class AttentionVariantDecoder(Stack):
         **kwargs,
     ) -> BaseModelOutputWithPastAndCrossAttentions:
         if self.config.decoder_leaks and (use_cache or past_key_values is not None):
-            raise ValueError("A leaky decoder changes its past with every token: it cannot use a cache.")
+            raise InputError("A leaky decoder changes its past with every token: it cannot use a cache.")
         if past_key_values is None and use_cache:
             past_key_values = self.new_cache()
         if not isinstance(past_key_values, EncoderDecoderCache | None):
-            raise TypeError(
+            raise InputTypeError(
                 f"past_key_values is a {type(past_key_values).__name__}; pass an EncoderDecoderCache."
             )
 
@@ -499,7 +500,7 @@ class AttentionVariantForConditionalGeneration(AttentionVariantPreTrainedModel, 
         """`generate` would make a cache that keeps every key; make ours, or none for a leaky decoder."""
         kind = generation_config.cache_implementation
         if kind is not None and "static" in kind:
-            raise ValueError(f"cache_implementation={kind!r} is not supported; leave it out.")
+            raise InputError(f"cache_implementation={kind!r} is not supported; leave it out.")
         if self.config.decoder_leaks:
             generation_config.use_cache = False
         if kind is None and generation_config.use_cache is not False and not generation_config.is_assistant:

@@ -3,6 +3,7 @@
 from huggingface_hub.dataclasses import strict
 
 from summarily.modeling.configuration_adapted_encoder import AdaptedEncoderConfig
+from summarily.support.errors import InputError
 
 POOLINGS = ("first", "pair")
 
@@ -33,7 +34,7 @@ class BleurtConfig(AdaptedEncoderConfig):
 
     def __post_init__(self, **kwargs):
         if self.pooling not in POOLINGS:
-            raise ValueError(f"pooling={self.pooling!r} must be one of {', '.join(POOLINGS)}.")
+            raise InputError(f"pooling={self.pooling!r} must be one of {', '.join(POOLINGS)}.")
         super().__post_init__(**kwargs)
 
     @property

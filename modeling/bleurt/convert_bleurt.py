@@ -13,6 +13,8 @@ from typing import Any
 
 import torch
 
+from summarily.support.errors import InputError
+
 PORTS = ("bert", "bleurt", "rembert")
 """The model types that a port's config may name."""
 
@@ -59,7 +61,7 @@ def port_config(values: Mapping[str, Any]) -> dict[str, Any]:
     """
     labels = values.get("id2label")
     if labels is not None and len(labels) != 1:
-        raise ValueError(f"this is a classifier of {len(labels)} classes; BLEURT has one output, its score.")
+        raise InputError(f"this is a classifier of {len(labels)} classes; BLEURT has one output, its score.")
     encoder = {key: value for key, value in values.items() if key not in _NOT_OF_THE_ENCODER}
     narrow = encoder.pop("embedding_size", None) or encoder.pop("input_embedding_size", None)
     encoder["model_type"] = "rembert" if narrow else "bert"
@@ -90,10 +92,10 @@ def port_state(state: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
         elif name.startswith("classifier."):
             own = "head." + name.removeprefix("classifier.")
         else:
-            raise ValueError(f"the checkpoint has {name}, which no port of BLEURT has.")
+            raise InputError(f"the checkpoint has {name}, which no port of BLEURT has.")
         converted[own] = tensor
     if "head.weight" not in converted:
-        raise ValueError("the checkpoint has no classifier.weight: it is an encoder without BLEURT's head.")
+        raise InputError("the checkpoint has no classifier.weight: it is an encoder without BLEURT's head.")
     return converted
 
 

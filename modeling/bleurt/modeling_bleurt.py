@@ -11,6 +11,7 @@ from transformers.utils import cached_file
 from summarily.modeling.adapted_encoder import AdaptedEncoderModel
 from summarily.modeling.bleurt.configuration_bleurt import BleurtConfig
 from summarily.modeling.bleurt.convert_bleurt import is_port, port_config, port_state
+from summarily.support.errors import InputError
 
 UNKNOWN = -100.0
 """A label that is not known and costs nothing."""
@@ -54,7 +55,7 @@ class BleurtForScoring(AdaptedEncoderModel):
         dtype = options.pop("dtype", None)
         unknown = sorted(key for key in options if key not in (*_PLACE, "config", "trust_remote_code"))
         if arguments or unknown:
-            raise ValueError(f"a port of BLEURT is loaded without {', '.join(unknown) or 'more arguments'}.")
+            raise InputError(f"a port of BLEURT is loaded without {', '.join(unknown) or 'more arguments'}.")
         model = cls(BleurtConfig(**port_config(values)))
         model.load_state_dict(port_state(_port_file(folder, place)))
         if isinstance(dtype, torch.dtype):
@@ -90,7 +91,7 @@ class BleurtForScoring(AdaptedEncoderModel):
         if attention_mask is None:
             attention_mask = torch.ones_like(input_ids)
         if token_type_ids is None:
-            raise ValueError("token_type_ids say which tokens are the candidate's; PairTokenizer gives them.")
+            raise InputError("token_type_ids say which tokens are the candidate's; PairTokenizer gives them.")
         output = self.encoder(
             input_ids=input_ids, attention_mask=attention_mask, token_type_ids=token_type_ids
         )

@@ -11,6 +11,7 @@ from transformers import AutoTokenizer, BertTokenizerFast, PreTrainedConfig
 from transformers.utils import cached_file
 
 from summarily.modeling.adapted_encoder import resolve_encoder
+from summarily.support.errors import InputError, MissingRequirement
 
 SENTENCE_PIECES = "spm.model"
 """The vocabulary of the ports that are RemBERTs."""
@@ -104,7 +105,7 @@ class PairTokenizer:
         try:
             from sentencepiece import SentencePieceProcessor
         except ModuleNotFoundError as error:
-            raise ImportError("this BLEURT needs sentencepiece: pip install sentencepiece") from error
+            raise MissingRequirement("this BLEURT needs sentencepiece: pip install sentencepiece") from error
         pieces = SentencePieceProcessor(model_file=file)
         return cls(
             pieces.encode,
@@ -119,7 +120,7 @@ class PairTokenizer:
     def save_pretrained(self, folder: str | os.PathLike[str]) -> None:
         """Write the vocabulary beside a model."""
         if self._save is None:
-            raise ValueError("this tokenizer was made of a function and has no vocabulary to save.")
+            raise InputError("this tokenizer was made of a function and has no vocabulary to save.")
         self._save(Path(folder))
 
     def pair(

@@ -3,6 +3,8 @@
 from huggingface_hub.dataclasses import strict
 from transformers import PreTrainedConfig
 
+from summarily.support.errors import InputError
+
 
 @strict
 class ClozeReaderConfig(PreTrainedConfig):
@@ -35,7 +37,7 @@ class ClozeReaderConfig(PreTrainedConfig):
 
     def __post_init__(self, **kwargs):
         if self.max_entities >= self.vocab_size:
-            raise ValueError(
+            raise InputError(
                 f"max_entities={self.max_entities} leaves no words in a vocabulary of vocab_size={self.vocab_size}."
             )
         super().__post_init__(**kwargs)

@@ -21,6 +21,7 @@ from summarily.modeling.cloze_reader.reader_output import (
     room_for_questions,
 )
 from summarily.support.cloze.marks import ENTITY, Answer, candidates, entity_number, relabel
+from summarily.support.errors import InputError
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -139,12 +140,12 @@ class ClozeReader(PreTrainedModel):
             labels: the number of the entity that answers each question.
         """
         if question_ids is None:
-            raise ValueError("question_ids is missing: the reader answers questions about a passage.")
+            raise InputError("question_ids is missing: the reader answers questions about a passage.")
         passage_mask = self._mask(input_ids, attention_mask, "passage")
         question_mask = self._mask(question_ids, question_mask, "question")
         if question_passage is None:
             if len(question_ids) != len(input_ids):
-                raise ValueError(
+                raise InputError(
                     f"{len(question_ids)} questions about {len(input_ids)} passages: say which is about which "
                     "in question_passage."
                 )
@@ -165,9 +166,9 @@ class ClozeReader(PreTrainedModel):
         mask = ids != self.config.pad_token_id if mask is None else mask.bool()
         if not mask[:, 0].all():
             row = int((~mask[:, 0]).nonzero()[0, 0])
-            raise ValueError(f"{what} {row} has no words, or is padded on the left; pad on the right.")
+            raise InputError(f"{what} {row} has no words, or is padded on the left; pad on the right.")
         if (mask[:, 1:] & ~mask[:, :-1]).any():
-            raise ValueError(f"the mask of a {what} has words after padding; pad on the right.")
+            raise InputError(f"the mask of a {what} has words after padding; pad on the right.")
         return mask
 
     def _embed(self, ids: torch.Tensor) -> torch.Tensor:
@@ -207,7 +208,7 @@ class ClozeReader(PreTrainedModel):
         """The tokenizer that was saved beside the weights; assign one to a new model."""
         if self._tokenizer is None:
             if not self.config._name_or_path:
-                raise ValueError("this reader has no vocabulary yet; assign model.tokenizer.")
+                raise InputError("this reader has no vocabulary yet; assign model.tokenizer.")
             self.tokenizer = AutoTokenizer.from_pretrained(self.config._name_or_path)
         assert self._tokenizer is not None
         return self._tokenizer
@@ -215,7 +216,7 @@ class ClozeReader(PreTrainedModel):
     @tokenizer.setter
     def tokenizer(self, tokenizer: PreTrainedTokenizerBase) -> None:
         if len(tokenizer) != self.config.vocab_size:
-            raise ValueError(
+            raise InputError(
                 f"the tokenizer has {len(tokenizer)} tokens; the reader has {self.config.vocab_size}."
             )
         self._tokenizer = tokenizer
@@ -270,7 +271,7 @@ class ClozeReader(PreTrainedModel):
         'Burnley'
         """
         if len(questions) != len(passages) or (names is not None and len(names) != len(passages)):
-            raise ValueError(
+            raise InputError(
                 f"{len(passages)} passages, {len(questions)} lists of questions"
                 + ("" if names is None else f" and {len(names)} of names")
                 + "; expected as many of each."

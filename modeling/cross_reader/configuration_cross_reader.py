@@ -3,6 +3,7 @@
 from huggingface_hub.dataclasses import strict
 
 from summarily.modeling.configuration_adapted_encoder import AdaptedEncoderConfig
+from summarily.support.errors import InputError
 
 
 @strict
@@ -30,7 +31,7 @@ class CrossReaderConfig(AdaptedEncoderConfig):
 
     def __post_init__(self, **kwargs):
         if min(self.chunk_tokens, self.question_tokens) < 3 or self.row_tokens < self.question_tokens:
-            raise ValueError(
+            raise InputError(
                 f"chunk_tokens={self.chunk_tokens} and question_tokens={self.question_tokens} must be at least 3, and "
                 f"row_tokens={self.row_tokens} must hold a question."
             )

@@ -32,6 +32,7 @@ from summarily.modeling.cloze_reader.reader_output import (
 )
 from summarily.modeling.cross_reader.configuration_cross_reader import CrossReaderConfig
 from summarily.support.cloze.marks import PLACEHOLDER, Answer, candidates, rename, with_names
+from summarily.support.errors import InputError
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -66,14 +67,14 @@ class CrossReader(AdaptedEncoderModel):
     def __init__(self, config: CrossReaderConfig):
         kind = config.for_encoder().model_type
         if kind != "bert":
-            raise ValueError(f"the cross reader reads with a BERT, not a {kind}.")
+            raise InputError(f"the cross reader reads with a BERT, not a {kind}.")
         super().__init__(config)
         longest, most = (
             max(config.chunk_tokens, config.question_tokens),
             self.encoder.config.max_position_embeddings,
         )
         if longest > most:
-            raise ValueError(
+            raise InputError(
                 f"chunk_tokens={config.chunk_tokens} and question_tokens={config.question_tokens} must not exceed the "
                 f"{most} positions of the encoder."
             )
@@ -228,7 +229,7 @@ class CrossReader(AdaptedEncoderModel):
             elif place:
                 self._tokenizer = AutoTokenizer.from_pretrained(place)
             else:
-                raise ValueError("this reader has no tokenizer yet; assign model.tokenizer.")
+                raise InputError("this reader has no tokenizer yet; assign model.tokenizer.")
         return self._tokenizer
 
     @tokenizer.setter
@@ -272,7 +273,7 @@ class CrossReader(AdaptedEncoderModel):
         'Arsenal'
         """
         if not len(passages) == len(questions) == len(names):
-            raise ValueError(
+            raise InputError(
                 f"{len(passages)} passages, {len(questions)} lists of questions and {len(names)} of names; expected "
                 "as many of each."
             )
@@ -300,7 +301,7 @@ class CrossReader(AdaptedEncoderModel):
         """Token ids of passages, with their mentions, and of questions."""
         for row, (passage, own) in enumerate(zip(passages, names, strict=True)):
             if missing := [entity for entity in candidates(passage) if entity not in own]:
-                raise ValueError(f"passage {row} mentions {missing[0]}, for which names[{row}] has no name.")
+                raise InputError(f"passage {row} mentions {missing[0]}, for which names[{row}] has no name.")
         named = [with_names(*pair) for pair in zip(passages, names, strict=True)]
         tokenized = self._tokenize([text for text, _ in named])
         # What stands around the blanks, for a "[MASK]" in a text is a word of it and no blank.
@@ -339,7 +340,7 @@ class CrossReader(AdaptedEncoderModel):
     def _question(self, parts: list[list[int]], text: str, number: Mapping[str, int]) -> EncodedQuestion:
         """A question of the tokens around its blanks."""
         if len(parts) < 2:
-            raise ValueError(f"the question {text!r:.200} has no {PLACEHOLDER}.")
+            raise InputError(f"the question {text!r:.200} has no {PLACEHOLDER}.")
         place = len(parts[0])
         ids = parts[0] + [token for part in parts[1:] for token in (self.tokenizer.mask_token_id, *part)]
         room = self.config.question_tokens - 2

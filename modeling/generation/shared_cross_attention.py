@@ -28,6 +28,7 @@ from transformers.models.t5.modeling_t5 import T5Attention
 from transformers.models.t5.modeling_t5 import eager_attention_forward as t5_eager_attention_forward
 
 from summarily.modeling.generation.shared_documents import SharedDocuments
+from summarily.support.errors import InputError
 
 
 class SharedCrossAttentionCache(EncoderDecoderCache):
@@ -53,7 +54,7 @@ class SharedCrossAttentionCache(EncoderDecoderCache):
     def beams(self, rows: int) -> int:
         """How many rows of a batch of `rows` belong to each document."""
         if rows % self.examples:
-            raise ValueError(
+            raise InputError(
                 f"a batch of {rows} rows does not hold {self.examples} documents in equal parts."
             )
         return rows // self.examples
@@ -85,7 +86,7 @@ def _examples_in(
     if rows == examples:
         return None
     if cache is not None:
-        raise ValueError(
+        raise InputError(
             f"{rows} rows read {examples} documents through a {type(cache).__name__}, which would reorder them; "
             f"pass a SharedCrossAttentionCache(examples={examples})."
         )
@@ -178,7 +179,7 @@ class SharedLEDCrossAttention(LEDDecoderAttention):
         if examples is None:
             return super().forward(hidden_states, key_value_states, cache, attention_mask, output_attentions)
         if output_attentions:
-            raise ValueError(
+            raise InputError(
                 "transformers' LED cannot show shared attentions; use LedForConditionalGeneration."
             )
         keys, values = _shared_keys(self, key_value_states, examples, cache)
@@ -236,7 +237,7 @@ class SharedCrossAttentionGeneration(SharedDocuments):
         """`generate` would make a cache that multiplies and moves cross-attention; make ours."""
         kind = generation_config.cache_implementation
         if kind not in (None, "dynamic"):
-            raise ValueError(f"cache_implementation={kind!r} is not supported; leave it out.")
+            raise InputError(f"cache_implementation={kind!r} is not supported; leave it out.")
         if model_kwargs.get("past_key_values") is None and generation_config.use_cache is not False:
             cache = self.new_cache(batch_size)
             if generation_config.is_assistant:
@@ -290,7 +291,7 @@ def generate_with_shared_cross_attention(
     True
     """
     if kwargs.get("past_key_values") is not None:
-        raise ValueError(
+        raise InputError(
             "past_key_values is given; pass a SharedCrossAttentionCache to model.generate instead."
         )
     twin = share_cross_attention(model)
@@ -305,6 +306,6 @@ def _examples(inputs: torch.Tensor | None, kwargs: dict[str, Any]) -> int:
             return tensor.shape[0]
     if encoded is not None:
         return encoded[0].shape[0]
-    raise ValueError(
+    raise InputError(
         "there is nothing to summarize; give inputs, input_ids, inputs_embeds or encoder_outputs."
     )

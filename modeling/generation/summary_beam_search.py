@@ -27,6 +27,8 @@ import torch
 from transformers import LogitsProcessor, LogitsProcessorList
 from transformers.generation.utils import GenerateBeamEncoderDecoderOutput
 
+from summarily.support.errors import InputError
+
 PenaltyForm = Literal["paper", "released"]
 Stepwise = bool | Sequence[Literal["coverage", "entities"]]
 
@@ -61,11 +63,11 @@ class Penalties:
     def __post_init__(self) -> None:
         for name in ("alpha", "beta", "gamma"):
             if getattr(self, name) < 0:
-                raise ValueError(f"{name} is {getattr(self, name)}; a penalty is at least 0.")
+                raise InputError(f"{name} is {getattr(self, name)}; a penalty is at least 0.")
         if self.form not in ("paper", "released"):
-            raise ValueError(f"penalty_form is {self.form!r}; choose 'paper' or 'released'.")
+            raise InputError(f"penalty_form is {self.form!r}; choose 'paper' or 'released'.")
         if unknown := set(self._stepwise) - {"coverage", "entities"}:
-            raise ValueError(
+            raise InputError(
                 f"stepwise names {sorted(unknown)}; it takes 'coverage' and 'entities', or a bool."
             )
 
@@ -137,7 +139,7 @@ class NgramBlocker(LogitsProcessor):
 
     def __init__(self, size: int, exclude_ids: Sequence[int] = (), prompt_length: int = 1):
         if size < 1:
-            raise ValueError(f"the size of blocked n-grams is {size}; it must be at least 1.")
+            raise InputError(f"the size of blocked n-grams is {size}; it must be at least 1.")
         self.size, self.exclude_ids, self.prompt_length = size, tuple(exclude_ids), prompt_length
 
     def __call__(self, input_ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
@@ -274,19 +276,19 @@ class _Search:
         if scores is None:
             scores = getattr(model_kwargs["encoder_outputs"], "entity_attention", None)
         if scores is None:
-            raise ValueError(
+            raise InputError(
                 f"gamma is {self.penalties.gamma}, but the model's encoder has no entity_attention; pass entity_scores, "
                 "[batch, source], or leave gamma at 0."
             )
         if given is not None and (scores.ndim != 2 or len(scores) != self.batch):
-            raise ValueError(
+            raise InputError(
                 f"entity_scores has shape {tuple(scores.shape)}; expected [{self.batch}, source], a value for every "
                 "token of each source."
             )
         scores = self._per_document(scores).to(self.best_scores)
         source = model_kwargs["encoder_outputs"].last_hidden_state.shape[1]
         if scores.shape[1] != source:
-            raise ValueError(
+            raise InputError(
                 f"entity_scores are for {scores.shape[1]} tokens, but the source has {source}, padding included."
             )
         mask = model_kwargs.get("attention_mask")
@@ -404,16 +406,16 @@ def _take(tensor: torch.Tensor, places: torch.Tensor) -> torch.Tensor:
 
 def _check(model: Any, config: Any) -> None:
     if not model.config.is_encoder_decoder:
-        raise ValueError(f"{type(model).__name__} has no encoder; this search needs attention to a source.")
+        raise InputError(f"{type(model).__name__} has no encoder; this search needs attention to a source.")
     if config.do_sample:
-        raise ValueError("do_sample=True: this search does not sample; leave it out.")
+        raise InputError("do_sample=True: this search does not sample; leave it out.")
     if config.num_return_sequences > config.num_beams:
-        raise ValueError(
+        raise InputError(
             f"num_return_sequences={config.num_return_sequences} is more than num_beams={config.num_beams}."
         )
     for name in ("output_logits", "output_attentions", "output_hidden_states"):
         if getattr(config, name):
-            raise ValueError(f"{name}=True: this search returns the sequences and their scores only.")
+            raise InputError(f"{name}=True: this search returns the sequences and their scores only.")
 
 
 @contextmanager
@@ -434,7 +436,7 @@ def _attention(outputs: Any, layer: int | None, model: Any) -> torch.Tensor:
     """The attention `[rows, source]` of the newest token."""
     layers = outputs.cross_attentions
     if not layers or any(weights is None for weights in layers):
-        raise ValueError(
+        raise InputError(
             f"{type(model).__name__} returns no cross-attention, which beta and gamma need; leave both at 0."
         )
     chosen = layers if layer is None else [layers[layer]]

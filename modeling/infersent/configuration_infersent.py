@@ -3,6 +3,8 @@
 from huggingface_hub.dataclasses import strict
 from transformers import PreTrainedConfig
 
+from summarily.support.errors import InputError
+
 
 @strict
 class InferSentConfig(PreTrainedConfig):
@@ -36,7 +38,7 @@ class InferSentConfig(PreTrainedConfig):
 
     def __post_init__(self, **kwargs):
         if self.version not in (1, 2):
-            raise ValueError(f"version={self.version}; InferSent has versions 1 and 2.")
+            raise InputError(f"version={self.version}; InferSent has versions 1 and 2.")
         super().__post_init__(**kwargs)
 
     @property

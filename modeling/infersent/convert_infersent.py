@@ -20,6 +20,7 @@ import torch
 from summarily.modeling.infersent.configuration_infersent import InferSentConfig
 from summarily.modeling.infersent.modeling_infersent import InferSentModel
 from summarily.modeling.infersent.tokenization_infersent import InferSentTokenizer
+from summarily.support.errors import InputError
 
 STATE_KEYS = [
     f"enc_lstm.{kind}_l0{direction}"
@@ -63,10 +64,10 @@ def load_state(path: str | os.PathLike[str]) -> dict[str, torch.Tensor]:
     state = torch.load(path, map_location="cpu", weights_only=True)
     missing = [key for key in STATE_KEYS if key not in state]
     if missing:
-        raise ValueError(f"{path} is no InferSent state dict: it has no {', '.join(missing)}.")
+        raise InputError(f"{path} is no InferSent state dict: it has no {', '.join(missing)}.")
     unknown = sorted(set(state) - set(STATE_KEYS))
     if unknown:
-        raise ValueError(f"{path} has weights that InferSent does not: {', '.join(unknown)}.")
+        raise InputError(f"{path} has weights that InferSent does not: {', '.join(unknown)}.")
     return {key: state[key].float() for key in STATE_KEYS}
 
 
@@ -79,7 +80,7 @@ def read_word_vectors(
     with open(path, encoding="utf-8", newline="\n") as file:
         for number, (word, vector) in enumerate(islice(_lines(file, size), limit), 1):
             if len(vector) != size:
-                raise ValueError(f"{path}, vector {number}: expected {size} numbers, got {len(vector)}.")
+                raise InputError(f"{path}, vector {number}: expected {size} numbers, got {len(vector)}.")
             if word and word not in seen:
                 seen.add(word)
                 vocabulary.append(word)

@@ -8,6 +8,7 @@ from transformers import initialization as init
 from transformers.modeling_outputs import BaseModelOutputWithPooling
 
 from summarily.modeling.infersent.configuration_infersent import InferSentConfig
+from summarily.support.errors import InputError
 
 
 class InferSentModel(PreTrainedModel):
@@ -66,7 +67,7 @@ class InferSentModel(PreTrainedModel):
                 `inputs_embeds`.
         """
         if (input_ids is None) == (inputs_embeds is None):
-            raise ValueError("give either input_ids or inputs_embeds.")
+            raise InputError("give either input_ids or inputs_embeds.")
         if attention_mask is None and input_ids is not None:
             attention_mask = input_ids != self.config.pad_token_id
         if inputs_embeds is None:
@@ -77,11 +78,11 @@ class InferSentModel(PreTrainedModel):
         lengths = mask.sum(1)
         if (lengths == 0).any():
             row = int((lengths == 0).nonzero()[0, 0])
-            raise ValueError(
+            raise InputError(
                 f"row {row} has no words; the tokenizer gives at least the end-of-sentence word."
             )
         if (mask[:, 1:] & ~mask[:, :-1]).any():
-            raise ValueError(
+            raise InputError(
                 "InferSent takes sentences padded on the right; the mask has words after padding."
             )
         packed = pack_padded_sequence(inputs_embeds, lengths.cpu(), batch_first=True, enforce_sorted=False)

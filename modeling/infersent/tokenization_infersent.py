@@ -10,6 +10,7 @@ import torch
 from nltk.tokenize import NLTKWordTokenizer
 
 from summarily.modeling.infersent.configuration_infersent import InferSentConfig
+from summarily.support.errors import InputError
 
 VOCABULARY = "vocab.txt"
 """The file beside a model's weights with one word per line; line 1 is padding and no word."""
@@ -34,7 +35,7 @@ class InferSentTokenizer:
         self.words = list(words)
         self.ids = {word: i for i, word in enumerate(self.words) if i != config.pad_token_id}
         if config.eos_word not in self.ids:
-            raise ValueError(f"the vocabulary has no {config.eos_word!r}, which ends every sentence.")
+            raise InputError(f"the vocabulary has no {config.eos_word!r}, which ends every sentence.")
         self._split = NLTKWordTokenizer().tokenize
 
     @classmethod
@@ -44,7 +45,7 @@ class InferSentTokenizer:
         text = (Path(folder) / VOCABULARY).read_text(encoding="utf-8")
         words = text.removesuffix("\n").split("\n")
         if len(words) != config.vocab_size:
-            raise ValueError(
+            raise InputError(
                 f"{Path(folder) / VOCABULARY} has {len(words)} lines; the model has {config.vocab_size} words."
             )
         return cls(words, config)

@@ -3,6 +3,7 @@
 from huggingface_hub.dataclasses import strict
 
 from summarily.modeling.configuration_long_bart import LongBartConfig
+from summarily.support.errors import InputError
 
 GLOBAL_TOKENS = ("bos", "none")
 
@@ -11,9 +12,9 @@ def check_window(window: list[int] | int, layers: int) -> None:
     """Raise a ValueError unless `window`, both sides together, fits an encoder of `layers` layers."""
     for width in [window] if isinstance(window, int) else window:
         if width <= 0 or width % 2:
-            raise ValueError(f"attention_window={window} must be positive and even: half of it on each side.")
+            raise InputError(f"attention_window={window} must be positive and even: half of it on each side.")
     if isinstance(window, list) and len(window) != layers:
-        raise ValueError(
+        raise InputError(
             f"attention_window has {len(window)} numbers, but there are {layers} encoder layers."
         )
 
@@ -21,7 +22,7 @@ def check_window(window: list[int] | int, layers: int) -> None:
 def check_global_tokens(global_tokens: str) -> None:
     """Raise a ValueError that names the choices."""
     if global_tokens not in GLOBAL_TOKENS:
-        raise ValueError(
+        raise InputError(
             f"global_tokens={global_tokens!r} is unknown; choose one of {', '.join(GLOBAL_TOKENS)}."
         )
 

@@ -20,6 +20,7 @@ from typing import TypeVar
 from transformers import LEDConfig
 
 from summarily.modeling.led.configuration_led import LedConfig
+from summarily.support.errors import InputError
 
 Tensor = TypeVar("Tensor")
 
@@ -115,7 +116,7 @@ def config_from_transformers(config: LEDConfig, **changes) -> LedConfig:
 def config_to_transformers(config: LedConfig) -> LEDConfig:
     """The configuration of transformers' LED for one of our models, if it has one."""
     if config.scale_embedding:
-        raise ValueError("scale_embedding=True: transformers' LED cannot scale its embeddings.")
+        raise InputError("scale_embedding=True: transformers' LED cannot scale its embeddings.")
     if config.summary_window is not None:
-        raise ValueError(f"summary_window={config.summary_window}: transformers' LED has no window there.")
+        raise InputError(f"summary_window={config.summary_window}: transformers' LED has no window there.")
     return LEDConfig(**{name: getattr(config, name) for name in _FIELDS})

@@ -39,6 +39,7 @@ from summarily.modeling.long_bart import (
     LongBartForConditionalGeneration,
     LongBartModel,
 )
+from summarily.support.errors import InputError, InputTypeError
 
 PROJECTIONS = ("q_proj", "k_proj", "v_proj")
 
@@ -194,7 +195,7 @@ class LedForConditionalGeneration(LongBartForConditionalGeneration):
             changes: further fields of `LedConfig`.
         """
         if attention not in ("copy", "random"):
-            raise ValueError(f"attention={attention!r} is unknown; choose 'copy' or 'random'.")
+            raise InputError(f"attention={attention!r} is unknown; choose 'copy' or 'random'.")
         bart = load_bart(model)
         fields = {
             **shared_fields(bart.config),
@@ -228,7 +229,7 @@ class LedForConditionalGeneration(LongBartForConditionalGeneration):
         if isinstance(model, str):
             model = LEDForConditionalGeneration.from_pretrained(model)
         if not isinstance(model, LEDForConditionalGeneration):
-            raise TypeError(
+            raise InputTypeError(
                 f"model is a {type(model).__name__}; give a LEDForConditionalGeneration or its name."
             )
         led = cls(config_from_transformers(model.config, **changes)).to(model.dtype)

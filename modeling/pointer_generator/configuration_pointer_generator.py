@@ -3,6 +3,8 @@
 from huggingface_hub.dataclasses import strict
 from transformers import PreTrainedConfig
 
+from summarily.support.errors import InputError
+
 
 @strict
 class PointerGeneratorConfig(PreTrainedConfig):
@@ -54,17 +56,17 @@ class PointerGeneratorConfig(PreTrainedConfig):
 
     def __post_init__(self, **kwargs):
         if self.hidden_size % 2:
-            raise ValueError(
+            raise InputError(
                 f"hidden_size={self.hidden_size} must be even: each direction of the encoder has half of it."
             )
         if self.coverage_weight < 0 or (self.coverage_weight and not self.coverage):
-            raise ValueError(
+            raise InputError(
                 f"coverage_weight={self.coverage_weight} with coverage={self.coverage}; it is at least 0, and a loss on "
                 "coverage needs coverage=True."
             )
         for name in ("pad_token_id", "unk_token_id", "decoder_start_token_id"):
             if not 0 <= getattr(self, name) < self.vocab_size:
-                raise ValueError(f"{name}={getattr(self, name)} is not below vocab_size={self.vocab_size}.")
+                raise InputError(f"{name}={getattr(self, name)} is not below vocab_size={self.vocab_size}.")
         super().__post_init__(**kwargs)
 
 

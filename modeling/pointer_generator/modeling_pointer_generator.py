@@ -20,6 +20,7 @@ from transformers.utils.generic import ModelOutput, can_return_tuple
 
 from summarily.modeling.generation.shared_documents import SharedDocuments
 from summarily.modeling.pointer_generator.configuration_pointer_generator import PointerGeneratorConfig
+from summarily.support.errors import InputError
 
 # Added to every probability before its logarithm: what can be neither written nor copied has none.
 LEAST_PROBABILITY = 1e-20
@@ -92,7 +93,7 @@ class AdditiveAttention(nn.Module):
 def per_summary(values: torch.Tensor, summaries: int) -> torch.Tensor:
     """What belongs to sources `[B, ...]`, repeated for each of their summaries `[R, ...]`."""
     if summaries % len(values):
-        raise ValueError(
+        raise InputError(
             f"{summaries} summaries of {len(values)} sources; each must have as many as the others."
         )
     return values if len(values) == summaries else values.repeat_interleave(summaries // len(values), dim=0)
@@ -167,7 +168,7 @@ class PointerGeneratorEncoder(PointerGeneratorPreTrainedModel):
             attention_mask = torch.ones_like(input_ids)
         lengths = attention_mask.sum(dim=1).cpu()
         if not bool(lengths.all()):
-            raise ValueError(
+            raise InputError(
                 f"row {int(lengths.argmin())} of attention_mask is all 0; a source needs at least one token."
             )
         # An LSTM reads from the first token on, so that padding on the left and holes move behind the last one.
@@ -347,7 +348,7 @@ class PointerGeneratorModel(PointerGeneratorPreTrainedModel):
         source_ids = encoder_outputs.source_ids
         mask = torch.ones_like(source_ids) if attention_mask is None else attention_mask
         if mask.shape != source_ids.shape:
-            raise ValueError(
+            raise InputError(
                 f"attention_mask has shape {tuple(mask.shape)}, but the sources have {tuple(source_ids.shape)}; "
                 "what belongs to a source is given once, however many summaries it has."
             )
@@ -514,7 +515,7 @@ class PointerGeneratorForConditionalGeneration(
     def _prepare_cache_for_generation(self, generation_config, model_kwargs, *args, **kwargs):
         """`generate` would make a cache of keys and values; the state of an LSTM is another."""
         if generation_config.cache_implementation is not None:
-            raise ValueError(
+            raise InputError(
                 f"cache_implementation={generation_config.cache_implementation!r} is not supported; leave it out."
             )
         if generation_config.use_cache is not False and model_kwargs.get("past_key_values") is None:

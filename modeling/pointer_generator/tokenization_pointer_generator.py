@@ -5,6 +5,8 @@ from typing import Any
 
 from transformers import BatchEncoding, PreTrainedTokenizerFast
 
+from summarily.support.errors import InputError
+
 
 class PointerGeneratorTokenizer(PreTrainedTokenizerFast):
     """A word-level tokenizer whose unknown words keep their spelling.
@@ -37,7 +39,7 @@ class PointerGeneratorTokenizer(PreTrainedTokenizerFast):
                 sources when `text_target` is given alone.
         """
         if text_pair is not None:
-            raise ValueError("a source has one text; text_pair is not supported.")
+            raise InputError("a source has one text; text_pair is not supported.")
         words = options.pop("unknown_words", None)
         longest = options.pop("max_target_length", None) or options.get("max_length")
         if text is None:
@@ -60,7 +62,7 @@ class PointerGeneratorTokenizer(PreTrainedTokenizerFast):
         if given is not None and (single or not given):
             given = [[word for word in given if isinstance(word, str)]] if single else [[]] * len(texts)
         if given is not None and len(given) != len(texts):
-            raise ValueError(
+            raise InputError(
                 f"unknown_words has {len(given)} lists for {len(texts)} texts; give one per source."
             )
         lists: list[list[str]] = []
@@ -104,7 +106,7 @@ class PointerGeneratorTokenizer(PreTrainedTokenizerFast):
             return self._decode(ids, skip_special_tokens, unknown_words=unknown_words, **options)
         lists = [None] * len(ids) if unknown_words is None else list(unknown_words)
         if not lists or len(ids) % len(lists):
-            raise ValueError(
+            raise InputError(
                 f"unknown_words has {len(lists)} lists for {len(ids)} sequences; give one per source."
             )
         each = len(ids) // len(lists)
@@ -134,12 +136,12 @@ class PointerGeneratorTokenizer(PreTrainedTokenizerFast):
     def unknown_word(self, token: int, words: Sequence[str] | None) -> str:
         """The word that an id beyond the vocabulary stands for, from the list of its source."""
         if words is None:
-            raise ValueError(
+            raise InputError(
                 f"id {token} is a word of the source beyond the vocabulary of {len(self)}; pass the list of the source: "
                 "decode(ids, unknown_words=encoding.unknown_words)."
             )
         if token - len(self) >= len(words):
-            raise ValueError(
+            raise InputError(
                 f"id {token} is unknown word {token - len(self)} of the source, which has {len(words)} of them."
             )
         return words[token - len(self)]

@@ -5,6 +5,7 @@ from typing import Any
 from huggingface_hub.dataclasses import strict
 
 from summarily.modeling.configuration_long_bart import LongBartConfig
+from summarily.support.errors import InputError
 
 ATTENTION_TYPES = ("lsh", "local")
 
@@ -17,18 +18,18 @@ def factors_of(num_buckets: list[int] | int | None) -> list[int] | None:
 def check_hashing(config: Any, layers: int, positive: tuple[str, ...]) -> None:
     """Raise a ValueError unless the attention types and buckets fit, and the `positive` fields are."""
     if len(config.attention_types) != layers:
-        raise ValueError(
+        raise InputError(
             f"attention_types names {len(config.attention_types)} layers, but there are {layers}."
         )
     for kind in config.attention_types:
         if kind not in ATTENTION_TYPES:
-            raise ValueError(f"attention_types has {kind!r}; choose among {', '.join(ATTENTION_TYPES)}.")
+            raise InputError(f"attention_types has {kind!r}; choose among {', '.join(ATTENTION_TYPES)}.")
     for name in positive:
         if getattr(config, name) < 1:
-            raise ValueError(f"{name}={getattr(config, name)} must be at least 1.")
+            raise InputError(f"{name}={getattr(config, name)} must be at least 1.")
     for factor in factors_of(config.num_buckets) or []:
         if factor < 2 or factor % 2:
-            raise ValueError(f"num_buckets={config.num_buckets} must be even, factor by factor.")
+            raise InputError(f"num_buckets={config.num_buckets} must be even, factor by factor.")
 
 
 # What the thesis' code built. Its defects are fields of their own, so that each can be studied alone.
@@ -104,7 +105,7 @@ class RedConfig(LongBartConfig):
             self.attention_types = [ATTENTION_TYPES[layer % 2] for layer in range(self.encoder_layers)]
         if self.attention_head_size is None:
             if self.d_model % self.encoder_attention_heads:
-                raise ValueError(
+                raise InputError(
                     f"d_model={self.d_model} is not a multiple of encoder_attention_heads="
                     f"{self.encoder_attention_heads}; change one, or give attention_head_size."
                 )

@@ -34,6 +34,7 @@ from summarily.modeling.long_bart import (
     LongBartModel,
 )
 from summarily.modeling.red.configuration_red import THESIS, RedConfig
+from summarily.support.errors import InputError
 
 
 class RedSelfAttention(EncoderSelfAttention):
@@ -223,9 +224,9 @@ class RedForConditionalGeneration(RedInitialization, LongBartForConditionalGener
         """
         attention = attention or ("random" if thesis else "copy")
         if attention not in ("copy", "random"):
-            raise ValueError(f"attention={attention!r} is unknown; choose 'copy' or 'random'.")
+            raise InputError(f"attention={attention!r} is unknown; choose 'copy' or 'random'.")
         if query_key not in ("query", "mean"):
-            raise ValueError(f"query_key={query_key!r} is unknown; choose 'query' or 'mean'.")
+            raise InputError(f"query_key={query_key!r} is unknown; choose 'query' or 'mean'.")
         bart = load_bart(model)
         fields = {**shared_fields(bart.config), "max_encoder_position_embeddings": max_length}
         red = cls(RedConfig(**{**fields, **(THESIS if thesis else {}), **changes})).to(bart.dtype)

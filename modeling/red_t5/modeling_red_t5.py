@@ -27,6 +27,7 @@ from summarily.modeling.sparse_t5 import (
     SparseT5Model,
     load_t5,
 )
+from summarily.support.errors import InputError
 
 
 def _heads(projection: nn.Module, hidden_states: torch.Tensor, config: RedT5Config) -> torch.Tensor:
@@ -127,7 +128,7 @@ class RedT5Encoder(RedT5Initialization, SparseT5Encoder):
     def plan(self, hidden_states, attention_mask) -> ReformerPlan:
         config, (batch, length, _) = self.config, hidden_states.shape
         if length > config.max_source_length:
-            raise ValueError(
+            raise InputError(
                 f"The source has {length} tokens, but max_source_length is {config.max_source_length}; cut it, or "
                 "convert the model with a larger one."
             )
@@ -194,7 +195,7 @@ class RedT5ForConditionalGeneration(RedT5Initialization, SparseT5ForConditionalG
             changes: fields of `RedT5Config`.
         """
         if query_key not in ("query", "mean"):
-            raise ValueError(f"query_key={query_key!r} is unknown; choose 'query' or 'mean'.")
+            raise InputError(f"query_key={query_key!r} is unknown; choose 'query' or 'mean'.")
         t5 = load_t5(model)
         red = cls.start_from(t5, RedT5Config, **changes)
         if query_key == "mean":

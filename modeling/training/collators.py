@@ -17,6 +17,7 @@ import numpy as np
 import torch
 
 from summarily.modeling.data import PADDING, TEXTS
+from summarily.support.errors import InputError
 
 IGNORED_LABEL = -100
 _SOURCE_COLUMNS = ("input_ids", "attention_mask", "token_type_ids", *PADDING)
@@ -50,13 +51,13 @@ class SummaryCollator:
 
     def __post_init__(self) -> None:
         if self.pad_token_id is None:
-            raise ValueError("pad_token_id is None; give the tokenizer a padding token first.")
+            raise InputError("pad_token_id is None; give the tokenizer a padding token first.")
         if self.padding_side not in ("right", "left"):
-            raise ValueError(f"padding_side is {self.padding_side!r}; choose 'right' or 'left'.")
+            raise InputError(f"padding_side is {self.padding_side!r}; choose 'right' or 'left'.")
 
     def __call__(self, rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         if not rows:
-            raise ValueError("the batch is empty; there is nothing to pad.")
+            raise InputError("the batch is empty; there is nothing to pad.")
         names = [name for name in rows[0] if name not in TEXT_COLUMNS]
         self._check(rows, names)
         multiple = self.pad_to_multiple_of or 1
@@ -75,21 +76,21 @@ class SummaryCollator:
         known = {*_SOURCE_COLUMNS, *_TARGET_COLUMNS, *self.extra}
         for name in names:
             if name not in known:
-                raise ValueError(
+                raise InputError(
                     f"cannot pad the column {name!r}; name its padding in extra={{{name!r}: 0}}."
                 )
         for i, row in enumerate(rows):
             missing = [name for name in names if name not in row]
             if missing:
-                raise ValueError(f"row {i} of the batch has no {missing[0]!r}, but row 0 has.")
+                raise InputError(f"row {i} of the batch has no {missing[0]!r}, but row 0 has.")
             for name in (n for n in names if n in _SOURCE_COLUMNS):
                 if len(row[name]) != len(row["input_ids"]):
-                    raise ValueError(
+                    raise InputError(
                         f"row {i} of the batch: {name} has {len(row[name])} values but input_ids has "
                         f"{len(row['input_ids'])}."
                     )
             if not len(row["input_ids"]):
-                raise ValueError(f"row {i} of the batch has no input_ids; drop empty sources first.")
+                raise InputError(f"row {i} of the batch has no input_ids; drop empty sources first.")
 
     def _pad(self, rows: Sequence[Mapping[str, Any]], name: str, width: int) -> torch.Tensor:
         values = [list(row[name]) for row in rows]
@@ -200,7 +201,7 @@ class TokenBatches:
     def __post_init__(self) -> None:
         self.lengths = None if callable(self.rows) else row_lengths(self.rows)
         if self.lengths is not None and not self.lengths:
-            raise ValueError("there are no rows to train on.")
+            raise InputError("there are no rows to train on.")
 
     def start(self, position: Position = Position()) -> Iterator[Batch]:  # noqa: B008
         """Batches from `position` on, for ever."""
@@ -241,7 +242,7 @@ class TokenBatches:
             for batch in self._pack(row_lengths(pool), generator.permutation(len(pool)), generator):
                 yield [pool[row] for row in batch]
         if empty:
-            raise ValueError(f"the stream had no rows in epoch {epoch}.")
+            raise InputError(f"the stream had no rows in epoch {epoch}.")
 
 
 def row_lengths(rows: Any) -> list[tuple[int, int]]:

@@ -16,6 +16,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from summarily.support.errors import InputError
+
 STARTS = ("beginning", "random")
 
 
@@ -28,7 +30,7 @@ def random_start(length: int, room: int, *, example_id: str | int, seed: int = 0
     0
     """
     if room < 1:
-        raise ValueError(
+        raise InputError(
             f"there is room for {room} tokens; leave room for at least one besides special tokens."
         )
     if length <= room:
@@ -46,7 +48,7 @@ def special_tokens_around(tokenizer: Any) -> tuple[list[int], list[int]]:
     for first in range(len(outer) - len(inner) + 1):
         if inner and outer[first : first + len(inner)] == inner:
             return outer[:first], outer[first + len(inner) :]
-    raise ValueError(
+    raise InputError(
         f"{type(tokenizer).__name__} does not put its special tokens around a text: {inner} is not in {outer}."
     )
 
@@ -106,4 +108,4 @@ class StartTokenizer:
 
 def _check_starts(starts: str) -> None:
     if starts not in STARTS:
-        raise ValueError(f"starts={starts!r} is unknown; choose one of {', '.join(STARTS)}.")
+        raise InputError(f"starts={starts!r} is unknown; choose one of {', '.join(STARTS)}.")

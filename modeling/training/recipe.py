@@ -435,6 +435,8 @@ def _typed(value: Any, hint: Any, path: str) -> Any:
     """`value` as the annotated type, or an error that names the key."""
     origin, arguments = get_origin(hint), get_args(hint)
     if dataclasses.is_dataclass(hint):
+        if isinstance(value, hint):  # type: ignore[arg-type]  of an override, which was read before
+            return value
         return _build(hint, value, path + ".")  # type: ignore[arg-type]
     if origin in (Union, types.UnionType):
         for choice in arguments:

@@ -22,6 +22,7 @@ from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from typing import Any, NamedTuple
 
+from summarily.support.errors import FailedRunError, InputError
 from summarily.support.hooks import hook
 
 RewardFunction = Callable[..., Sequence[float]]
@@ -47,7 +48,7 @@ class Pending:
         try:
             done = [part.result() for part in self._parts]
         except BrokenProcessPool as error:
-            raise RuntimeError(
+            raise FailedRunError(
                 "a reward worker was killed or could not start, perhaps for want of memory; a run goes on from its last "
                 "checkpoint when it is started again."
             ) from error
@@ -73,7 +74,7 @@ def load_rewards(
     options = options or {}
     unknown = sorted(set(options) - {name for name in rewards if isinstance(name, str)})
     if unknown:
-        raise ValueError(
+        raise InputError(
             f"reward_options has {unknown[0]!r}, which is not among the rewards {list(rewards)}."
         )
     reward = hook("reward")
@@ -93,9 +94,9 @@ class RewardWorkers:
         self, rewards: Sequence[RewardFunction], weights: Sequence[float] | None = None, workers: int = 1
     ):
         if not rewards:
-            raise ValueError("there is no reward; name at least one, such as 'rouge'.")
+            raise InputError("there is no reward; name at least one, such as 'rouge'.")
         if weights is not None and len(weights) != len(rewards):
-            raise ValueError(f"{len(rewards)} rewards have {len(weights)} weights; give one weight for each.")
+            raise InputError(f"{len(rewards)} rewards have {len(weights)} weights; give one weight for each.")
         self._scorer = _Scorer(rewards, weights or [1.0] * len(rewards))
         self.workers = workers
         self._pool = self._start() if workers else None
@@ -105,7 +106,7 @@ class RewardWorkers:
             try:
                 pickle.dumps(function)
             except (pickle.PicklingError, AttributeError, TypeError) as error:
-                raise ValueError(
+                raise InputError(
                     f"the reward {name} cannot be sent to worker processes ({error}); define it at the top of a module, "
                     "or set reward_workers=0."
                 ) from error
@@ -172,10 +173,10 @@ class _Scorer:
         for name, function in self.rewards.items():
             values = [float(value) for value in function(completions, references=references, **columns)]
             if len(values) != len(completions):
-                raise ValueError(f"the reward {name} gave {len(values)} values for {len(completions)} texts.")
+                raise InputError(f"the reward {name} gave {len(values)} values for {len(completions)} texts.")
             for text, value in zip(completions, values, strict=True):
                 if not math.isfinite(value):
-                    raise ValueError(
+                    raise InputError(
                         f"the reward {name} is {value} for {text[:80]!r}; rewards must be finite."
                     )
             each[name] = values

@@ -32,6 +32,7 @@ from summarily.modeling.data import LOSS_ONLY, decode
 from summarily.modeling.training.collators import IGNORED_LABEL, TEXT_COLUMNS, shift_right
 from summarily.modeling.training.recipe import SelfCriticalSection
 from summarily.modeling.training.rewards import RewardFunction, RewardWorkers, load_rewards
+from summarily.support.errors import InputError
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
@@ -68,7 +69,7 @@ class SelfCriticalLoss:
         self.settings, self.tokenizer, self.workers = settings, tokenizer, workers
         self.steps = settings.rl_gamma_steps or steps
         if self.steps is None and settings.rl_gamma_end != settings.rl_gamma:
-            raise ValueError("gamma rises, but the number of steps is not known; set rl_gamma_steps.")
+            raise InputError("gamma rises, but the number of steps is not known; set rl_gamma_steps.")
         self.begin_step(1)
 
     def begin_step(self, step: int) -> None:
@@ -266,7 +267,7 @@ def decoder_start(model: Any) -> int:
         for name in ("decoder_start_token_id", "bos_token_id"):
             if getattr(config, name, None) is not None:
                 return int(getattr(config, name))
-    raise ValueError(f"{type(model).__name__} names no decoder_start_token_id; set it in generation_config.")
+    raise InputError(f"{type(model).__name__} names no decoder_start_token_id; set it in generation_config.")
 
 
 def until_end(ids: torch.Tensor, end: int | Sequence[int] | None) -> torch.Tensor:

@@ -29,6 +29,7 @@ from tokenizers import (
 from transformers import PreTrainedTokenizerFast
 
 from summarily.modeling.training.recipe import TokenizerSection
+from summarily.support.errors import RecipeError
 
 if TYPE_CHECKING:
     from tokenizers.normalizers import Normalizer
@@ -63,7 +64,7 @@ def train_tokenizer(
         'lower'
     """
     if section.kind == "pretrained":
-        raise ValueError(
+        raise RecipeError(
             "tokenizer.kind is 'pretrained': there is nothing to train; choose 'word', 'copy' or 'bpe'."
         )
     bart = section.special_tokens == "bart"
@@ -80,7 +81,7 @@ def train_tokenizer(
     else:
         alphabet = pre_tokenizers.ByteLevel.alphabet()
         if section.vocabulary_size < len(alphabet) + len(special):
-            raise ValueError(
+            raise RecipeError(
                 f"tokenizer.vocabulary_size is {section.vocabulary_size}; a byte-pair vocabulary needs at least "
                 f"{len(alphabet)} bytes and {len(special)} special tokens."
             )

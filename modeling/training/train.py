@@ -53,7 +53,7 @@ from summarily.modeling.training.progress import Clock, Progress, RunLog, RunRes
 from summarily.modeling.training.recipe import LOSS, Recipe, flat
 from summarily.modeling.training.task import Task
 from summarily.modeling.training.tasks import task_of
-from summarily.support.errors import RecipeError
+from summarily.support.errors import DivergedError, RecipeError
 from summarily.support.files import only_writer, remove_partial, write_atomically, write_folder
 from summarily.support.keys import Key, keyed
 
@@ -221,12 +221,10 @@ def gradient_norm(model: torch.nn.Module, limit: float | None, accelerator: Acce
     return float(accelerator.clip_grad_norm_(model.parameters(), math.inf if limit is None else limit))
 
 
-def diverged(
-    step: int, loss: float, norm: float, rate: float, checkpoints: Checkpoints
-) -> FloatingPointError:
+def diverged(step: int, loss: float, norm: float, rate: float, checkpoints: Checkpoints) -> DivergedError:
     newest = checkpoints.latest()
     stands = f"the last good checkpoint is {newest}" if newest else "there is no checkpoint yet"
-    return FloatingPointError(
+    return DivergedError(
         f"step {step}: the loss is {loss} and the gradient norm {norm} at learning rate {rate:.3g}; the step was not "
         f"taken, and {stands}. Lower schedule.learning_rate, lengthen schedule.warmup_steps, or set "
         f"optimizer.max_gradient_norm, and start again."

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from typing import Any
 
 DESCRIPTION = """\
@@ -74,9 +73,12 @@ def run(options: argparse.Namespace) -> int:
 
     try:
         model = convert(options)
-    except (ConversionError, TypeError, ValueError, OSError) as error:
-        print(f"summarily convert: {error}", file=sys.stderr)
-        return 2
+    except (
+        TypeError,
+        ValueError,
+        OSError,
+    ) as error:  # of transformers too: a source or a field it does not know
+        raise ConversionError(str(error).splitlines()[0]) from error
     count = sum(parameter.numel() for parameter in model.parameters())
     print(f"{type(model).__name__}, {count / 1e6:.1f} M parameters: {options.destination}")
     return 0

@@ -24,6 +24,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from summarily.support.errors import FailedRunError, InputError
 from summarily.support.files import write_atomically
 
 DESCRIPTION = """\
@@ -82,7 +83,7 @@ def fit(lengths: Sequence[int], megabytes: Sequence[float]) -> Fit:
     (2.0, 1.0, 10)
     """
     if len(set(lengths)) < 2:
-        raise ValueError(f"lengths are {list(lengths)}; a line needs at least two different ones.")
+        raise InputError(f"lengths are {list(lengths)}; a line needs at least two different ones.")
     x, y = np.asarray(lengths, float), np.asarray(megabytes, float)
     slope, intercept = np.polyfit(x, y, 1)
     spread = ((y - y.mean()) ** 2).sum()
@@ -254,7 +255,7 @@ def measure_apart(cell: Cell, work: str, width: int, layers: int, heads: int) ->
         values, error = None, None
     process.join()
     if values is None:
-        raise RuntimeError(
+        raise FailedRunError(
             f"{cell.curve} at {cell.length} tokens: {error or f'ended by signal {-(process.exitcode or 0)}'}"
         )
     return values

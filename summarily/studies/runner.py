@@ -17,6 +17,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from summarily.support.errors import FailedRunError
+
 
 @dataclass(frozen=True)
 class Cell:
@@ -45,7 +47,7 @@ def run_cells(cells: Sequence[Cell], folder: Path, data: str | None = None, jobs
     """Run what is not finished, `jobs` cells at a time, each in a process of its own with its share of the cores.
 
     Raises:
-        RuntimeError: a cell failed; the message has its last lines. The others are left running to their end.
+        FailedRunError: a cell failed; the message has its last lines. The others are left running to their end.
     """
     folder.mkdir(parents=True, exist_ok=True)
     waiting = [cell for cell in cells if not (folder / cell.name / "result.json").exists()]
@@ -81,7 +83,7 @@ def run_cells(cells: Sequence[Cell], folder: Path, data: str | None = None, jobs
         signal.signal(signal.SIGTERM, usual)
     if failed:
         tail = (folder / f"{failed[0]}.log").read_text(errors="replace").splitlines()[-5:]
-        raise RuntimeError(f"{', '.join(failed)} failed; the log of {failed[0]} ends:\n" + "\n".join(tail))
+        raise FailedRunError(f"{', '.join(failed)} failed; the log of {failed[0]} ends:\n" + "\n".join(tail))
 
 
 def _cores() -> int:

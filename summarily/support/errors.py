@@ -4,7 +4,9 @@ from __future__ import annotations
 
 
 class SummarilyError(Exception):
-    """The root of our errors."""
+    """The root of our errors. `exit_code` is the command line's."""
+
+    exit_code = 2
 
 
 class InputError(SummarilyError, ValueError):
@@ -25,3 +27,15 @@ class MissingRequirement(SummarilyError, ImportError):
 
 class FileError(SummarilyError, RuntimeError):
     """A file or folder is not what it should be, or another process holds it."""
+
+
+class DivergedError(SummarilyError, FloatingPointError):
+    """A run lost its way: a loss or a gradient that is no number; the message says where and what to change."""
+
+    exit_code = 1
+
+
+class FailedRunError(SummarilyError, RuntimeError):
+    """A process of a run or a study failed or was killed; the message says which, and what it said last."""
+
+    exit_code = 1

@@ -199,7 +199,8 @@ def build_rater(recipe: Recipe) -> BleurtForScoring:
         return BleurtForScoring.from_pretrained(name)
     except OSError as error:
         raise RecipeError(
-            f"model.name is {name!r}; expected {BleurtForScoring.config_class.model_type!r} or a trained model: {error}"
+            f"model.name is {name!r}; expected {BleurtForScoring.config_class.model_type!r} or a trained model: "
+            + str(error).splitlines()[0]
         ) from None
 
 
