@@ -171,7 +171,7 @@ def _load(repository: Repository, folder: Path) -> str | None:
             "SUMMARILY_REGISTER": "0",
         }
         done = subprocess.run(
-            [sys.executable, "-c", program, str(folder.resolve())],
+            [sys.executable, "-P", "-c", program, str(folder.resolve())],
             capture_output=True,
             text=True,
             cwd=home,

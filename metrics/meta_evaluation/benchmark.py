@@ -52,7 +52,7 @@ def read_systems(
         ['a dog']
     """
     name = Path(data).name
-    if data == "xsum" and not Path(data).is_file():
+    if data == "xsum":
         name, data = "xsum_outputs", str(data_folder(folder) / "news/xsum_outputs.jsonl.gz")
     table = read_table(data, split)
     references = _column(table, reference, "reference")[:limit]

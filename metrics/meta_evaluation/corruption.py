@@ -271,7 +271,7 @@ def read_outputs(
 ) -> tuple[str, list[str], list[Any]]:
     """Summaries with separate references: "simcls" (with the cased references of the test set), a table, or a data
     set on the Hub; the first `limit` rows."""
-    if data == "simcls" and not Path(data).is_file():
+    if data == "simcls":
         base = data_folder(folder) / "news"
         table = read_table(str(base / "cnndm_simcls_outputs.jsonl.gz"))
         cased = read_table(str(base / "cnndm_test_references.jsonl.gz"))

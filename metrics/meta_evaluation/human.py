@@ -112,7 +112,7 @@ def read_judgements(
         >>> read_judgements(str(file), columns=Columns("text", "gold", "stars")).human
         [1.0, 2.0, 5.0]
     """
-    if data in READERS and not Path(data).is_file():
+    if data in READERS:
         own = columns is not None and columns != Columns()
         for name, given in (("columns", own), ("reference_text", reference_text), ("where", where)):
             if given:

@@ -65,7 +65,7 @@ def read_pairs(
         [1.0, 0.0, 1.0]
     """
     name = Path(data).name
-    if data in NAMED and not Path(data).is_file():
+    if data in NAMED:
         file, name, columns = NAMED[data]
         data = str(data_folder(folder) / file)
     table = read_table(data, split, config)

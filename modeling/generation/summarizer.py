@@ -374,7 +374,7 @@ def _load(checkpoint: str, options: dict[str, Any], precision: str) -> tuple[Any
     if not hasattr(torch, precision):
         raise InputError(f"dtype={precision!r} is not a dtype of torch; try 'float32' or 'bfloat16'.")
     place = Path(checkpoint)
-    if not place.is_dir() and checkpoint in shipped():
+    if checkpoint in shipped():  # whatever lies in the working folder
         place = Path(folder(checkpoint))
     try:
         name = merged(place) if place.is_dir() else checkpoint

@@ -6,18 +6,20 @@ so a study that is stopped goes on where it was: finished cells are not run agai
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from summarily.support.errors import FailedRunError
+from summarily.support.processes import python_module
 
 
 @dataclass(frozen=True)
@@ -29,15 +31,7 @@ class Cell:
     overrides: tuple[str, ...] = ()
 
     def command(self, folder: Path, data: str | None) -> list[str]:
-        command = [
-            sys.executable,
-            "-m",
-            "summarily",
-            "train",
-            self.recipe,
-            "--output",
-            str(folder / self.name),
-        ]
+        command = python_module("summarily", ["train", self.recipe, "--output", str(folder / self.name)])
         for override in self.overrides:
             command += ["--set", override]
         return command + (["--data", data] if data else [])
@@ -55,35 +49,56 @@ def run_cells(cells: Sequence[Cell], folder: Path, data: str | None = None, jobs
     environment = {**os.environ, "OMP_NUM_THREADS": threads, "MKL_NUM_THREADS": threads}
     running: dict[str, tuple[subprocess.Popen[bytes], float]] = {}
     failed: list[str] = []
-    usual = signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that the cells are stopped as well
-    try:
-        while waiting or running:
-            while waiting and len(running) < jobs:
-                cell = waiting.pop(0)
-                with (folder / f"{cell.name}.log").open("ab") as log:
-                    process = subprocess.Popen(
-                        cell.command(folder, data), env=environment, stdout=log, stderr=subprocess.STDOUT
-                    )
-                running[cell.name] = process, time.monotonic()
-                print(f"{cell.name}: started ({len(waiting)} waiting)", flush=True)
-            time.sleep(0.5)
-            for name, (process, start) in list(running.items()):
-                if process.poll() is not None:
-                    del running[name]
-                    print(
-                        f"{name}: exit {process.returncode} after {(time.monotonic() - start) / 60:.1f} min",
-                        flush=True,
-                    )
-                    failed += [name] if process.returncode else []
-    finally:
-        for process, _ in running.values():
-            process.terminate()  # each saves its state and stops
-        for process, _ in running.values():
-            process.wait()
-        signal.signal(signal.SIGTERM, usual)
+    with _signals_noted() as noted:
+        try:
+            while (waiting or running) and not noted:
+                while waiting and len(running) < jobs and not noted:
+                    cell = waiting.pop(0)
+                    with (folder / f"{cell.name}.log").open("ab") as log:
+                        process = subprocess.Popen(
+                            cell.command(folder, data), env=environment, stdout=log, stderr=subprocess.STDOUT
+                        )
+                    running[cell.name] = process, time.monotonic()
+                    print(f"{cell.name}: started ({len(waiting)} waiting)", flush=True)
+                time.sleep(0.5)
+                for name, (process, start) in list(running.items()):
+                    if process.poll() is not None:
+                        del running[name]
+                        print(
+                            f"{name}: exit {process.returncode} after {(time.monotonic() - start) / 60:.1f} min",
+                            flush=True,
+                        )
+                        failed += [name] if process.returncode else []
+        finally:
+            for process, _ in running.values():
+                process.terminate()  # each saves its state and stops
+            while any(process.poll() is None for process, _ in running.values()):
+                time.sleep(0.05)
+                if len(noted) > 1:  # somebody is in a hurry
+                    for process, _ in running.values():
+                        process.kill()
+    if noted:
+        if noted[0] == signal.SIGINT:
+            raise KeyboardInterrupt
+        sys.exit(128 + noted[0])
     if failed:
         tail = (folder / f"{failed[0]}.log").read_text(errors="replace").splitlines()[-5:]
         raise FailedRunError(f"{', '.join(failed)} failed; the log of {failed[0]} ends:\n" + "\n".join(tail))
+
+
+@contextlib.contextmanager
+def _signals_noted() -> Iterator[list[int]]:
+    """Inside, a signal that would end this process is noted instead of raising: an exception at the wrong moment, when
+    a child has been started and nobody knows of it yet, would leave it behind."""
+    noted: list[int] = []
+    ending = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
+    heard = [number for number in ending if signal.getsignal(number) != signal.SIG_IGN]  # nohup stays nohup
+    usual = {number: signal.signal(number, lambda number, _: noted.append(number)) for number in heard}
+    try:
+        yield noted
+    finally:
+        for number, handler in usual.items():
+            signal.signal(number, handler)
 
 
 def _cores() -> int:

@@ -1,9 +1,22 @@
-"""The processes of `accelerate launch` or `torchrun`: who we are and how many there are."""
+"""Processes: those of `accelerate launch` or `torchrun`, who we are and how many there are, and others of ours."""
 
 from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Iterable
+
+
+def python_module(name: str, arguments: Iterable[str] = ()) -> list[str]:
+    """The command that runs a module of ours in another interpreter.
+
+    -P: the working folder is not on its path, so that a `spacy.py` beside somebody's data is not taken for spaCy.
+
+    Example:
+        >>> python_module("summarily", ["--version"])[1:]
+        ['-P', '-m', 'summarily', '--version']
+    """
+    return [sys.executable, "-P", "-m", name, *arguments]
 
 
 def warn_if_alone() -> None:

@@ -88,6 +88,11 @@ class Vectors:
     def take(self, rows: NDArray[np.intp]) -> NDArray[Any]:
         """The vectors of some rows; of row -1, zeros."""
         found = self.matrix[rows]
+        if not np.isfinite(found).all():  # of a matrix that was mapped, not read
+            wrong = rows[~np.isfinite(found).all(axis=-1)]
+            raise InputError(
+                f"{self.identity}: the vector of {self.words[int(wrong.flat[0])]!r:.60} is not finite."
+            )
         if rows.size and rows.min() < 0:
             found[rows < 0] = 0
         return found
@@ -112,13 +117,18 @@ class Source:
 
     name: str
     path: Path
-    changed: int
-    """When, so that a file written anew is read anew."""
+    changed: tuple[tuple[str, int, int], ...]
+    """What its files are, their sizes and dates, so that one written anew is read anew."""
 
     @classmethod
     def of(cls, name: str | os.PathLike[str]) -> Source:
         path = _locate(name)
-        return cls(str(name), path, path.stat().st_mtime_ns)
+        files = sorted(file for file in path.iterdir() if file.is_file()) if path.is_dir() else [path]
+        beside = [path.with_suffix(suffix) for suffix in _VOCABULARIES] if path.suffix == ".npy" else []
+        files += [file for file in beside if file.is_file()]
+        status = [(file.name, file.stat()) for file in files]
+        name = name if isinstance(name, str) else str(path.absolute())
+        return cls(name, path, tuple((file, one.st_mtime_ns, one.st_size) for file, one in status))
 
     def load(self) -> Vectors:
         key = ("vectors", os.path.realpath(self.path), self.changed)
@@ -127,7 +137,7 @@ class Source:
 
 def check(name: str | os.PathLike[str]) -> None:
     """Raise `MissingRequirement` if the vectors cannot be had, without reading them."""
-    if Path(name).expanduser().exists():
+    if weights.existing_path(name) is not None:
         return
     hub = _HUB_FILE.fullmatch(str(name))
     if hub is None:
@@ -141,8 +151,8 @@ def check(name: str | os.PathLike[str]) -> None:
 
 def _locate(name: str | os.PathLike[str]) -> Path:
     """The folder or file to read."""
-    path = Path(name).expanduser()
-    if path.exists():
+    path = weights.existing_path(name)
+    if path is not None:
         return path
     hub = _HUB_FILE.fullmatch(str(name))
     if hub and str(name) not in weights.WEIGHTS:
@@ -352,7 +362,10 @@ def _read_binary(file: IO[bytes], path: Path, header: tuple[int, int] | None) ->
         data = file.read(4 * size)
         if len(data) != 4 * size:
             raise InputError(f"{path} ends in the vector of word {number} of {count}.")
-        yield _word(bytes(word).lstrip(b"\n")), np.frombuffer(data, "<f4")
+        vector = np.frombuffer(data, "<f4")
+        if not np.isfinite(vector).all():
+            raise InputError(f"{path}: the vector of word {number} of {count} is not finite.")
+        yield _word(bytes(word).lstrip(b"\n")), vector
 
 
 def _word(word: bytes) -> str:

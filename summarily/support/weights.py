@@ -1,9 +1,9 @@
-"""Where weights come from: a path, a pip package whose files are pinned by SHA-256, or the Hub.
+"""Where weights come from: a pip package whose files are pinned by SHA-256, a path, or the Hub.
 
 A weight is named once, in `WEIGHTS`. `resolve` looks in this order and nowhere else:
 
-1. an existing path;
-2. a name in `WEIGHTS`: the files of its pip package, each checked against its SHA-256;
+1. a name in `WEIGHTS`: the files of its pip package, each checked against its SHA-256;
+2. an existing path, if it looks like one: a folder that happens to be called "gpt2" is not the Hub's, "./gpt2" is;
 3. anything else is a Hub id, at the revision asked for (the local Hub cache is read first).
 
 Nothing falls back from one to the next: a pinned weight that is not installed is an error, not a download.
@@ -31,6 +31,7 @@ HUB_TIMEOUT = 10.0
 
 _HUB_ID = re.compile(r"[\w.-]+(/[\w.-]+)?")
 _READ_BY_LOADERS = (".json", ".txt", ".model", ".safetensors", ".bin", ".tiktoken", ".npy", ".parquet")
+_FILES = (*_READ_BY_LOADERS, ".vec", ".gz", ".zip")
 _NOT_LOADED = ("README", "LICENSE", ".")
 
 
@@ -244,14 +245,14 @@ def verify(weight: Weight, root: Path) -> None:
 
 
 def resolve(model: str | os.PathLike[str], revision: str | None = None) -> Resolved:
-    """Find a weight by path, pinned name or Hub id, in that order.
+    """Find a weight by pinned name, path or Hub id, in that order.
 
     Example:
         >>> resolve("minilm").identity
         'minilm@cbf231bb01e4'
     """
-    path = Path(model).expanduser()
-    if path.exists():
+    path = existing_path(model)
+    if path is not None:
         return Resolved(str(path), f"{path.name}@{content_hash(path)[:12]}")
     if str(model) in WEIGHTS:
         weight = WEIGHTS[str(model)]
@@ -266,9 +267,26 @@ def resolve(model: str | os.PathLike[str], revision: str | None = None) -> Resol
     return Resolved(str(model), f"{model}@{commit[:12]}", commit)
 
 
+def existing_path(model: str | os.PathLike[str]) -> Path | None:
+    """The path that is meant, if there is one: a `Path`, or a text that has a separator, begins with a dot or a
+    tilde, or ends like a file, and is no name of ours.
+
+    Example:
+        >>> existing_path("minilm"), existing_path("./no-such-folder"), existing_path(os.curdir)
+        (None, None, PosixPath('.'))
+    """
+    path = Path(model).expanduser()
+    if isinstance(model, str):
+        separators = [os.sep, *([os.altsep] if os.altsep else [])]
+        looks = any(part in model for part in separators) or model.startswith((".", "~"))
+        if model in WEIGHTS or not (looks or path.suffix in _FILES):
+            return None
+    return path if path.exists() else None
+
+
 def check(model: str | os.PathLike[str], revision: str | None = None) -> None:
     """Raise `MissingRequirement` if `resolve` would, without reading any weight."""
-    if Path(model).expanduser().exists():
+    if existing_path(model) is not None:
         return
     if str(model) in WEIGHTS:
         _installed(WEIGHTS[str(model)])
@@ -335,7 +353,8 @@ def _hub_commit(model: str, revision: str | None) -> str:
 
 def not_on_hub(model: str, reason: str) -> MissingRequirement:
     """The error for a Hub model that cannot be had."""
+    here = f" For the one in this folder write './{model}'." if Path(model).exists() else ""
     return MissingRequirement(
-        f"the model {model!r} cannot be had from the Hub ({reason}). Go online once to download it, "
+        f"the model {model!r} cannot be had from the Hub ({reason}).{here} Go online once to download it, "
         f"or pass model= a local folder, a pinned name ({', '.join(WEIGHTS)}) or another Hub id."
     )

@@ -22,6 +22,7 @@ from typing import Any, NamedTuple
 
 from summarily.support import models, weights
 from summarily.support.errors import MissingRequirement
+from summarily.support.processes import python_module
 from summarily.support.text import sentence_spans
 
 KINDS = ("PERSON", "NORP", "ORG", "GPE", "FAC")
@@ -156,7 +157,7 @@ def _find(model: str) -> tuple[str, str]:
 
     if importlib.util.find_spec("spacy") is None:
         raise MissingRequirement('apes finds entities with spaCy: pip install "summarily[offline]"')
-    if model in weights.WEIGHTS or Path(model).expanduser().exists():
+    if model in weights.WEIGHTS or weights.existing_path(model) is not None:
         resolved = weights.resolve(model)
         return resolved.path_or_id, resolved.identity
     try:
@@ -221,7 +222,7 @@ class _Helper:
     """
 
     def __init__(self, path: str):
-        command = [sys.executable, "-m", "summarily.support.cloze.recognition", path]
+        command = python_module("summarily.support.cloze.recognition", [path])
         # A session of its own: an interrupt at the terminal is for us, and we end it.
         self._process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True

@@ -6,6 +6,7 @@ import argparse
 import gzip
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -91,6 +92,41 @@ def test_a_terminated_study_takes_its_cells_with_it(tmp_path):
         return False
 
     wait_until(is_gone)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGINT])
+def test_a_signal_just_after_a_start_leaves_no_child_behind(tmp_path, monkeypatch, number):
+    started = []
+
+    class Interrupted(subprocess.Popen):
+        def __init__(self, *arguments, **options):
+            super().__init__(*arguments, **options)
+            started.append(self)
+            os.kill(os.getpid(), number)  # before anybody else knows of the child
+            time.sleep(0.01)
+
+    class Sleeper(Cell):
+        def command(self, folder, data):
+            return ["sleep", "900"]
+
+    monkeypatch.setattr(subprocess, "Popen", Interrupted)
+    before = signal.getsignal(number)
+    with pytest.raises((SystemExit, KeyboardInterrupt)) as caught:
+        run_cells([Sleeper("a", "b"), Sleeper("b", "b")], tmp_path)
+    if number != signal.SIGINT:
+        assert caught.value.code == 128 + number
+    [child] = started
+    assert child.returncode is not None, "it was waited for"
+    assert signal.getsignal(number) == before
+
+
+def test_nothing_in_the_working_folder_is_imported_by_a_cell(tmp_path, monkeypatch):
+    (tmp_path / "spacy.py").write_text("raise SystemExit('the module beside the data was run')")
+    monkeypatch.chdir(tmp_path)
+    command = Cell("a", "b").command(tmp_path, None)
+    place = command.index("-m")
+    done = subprocess.run([*command[:place], "-c", "import spacy"], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
 
 
 def wait_until(holds, seconds=600):

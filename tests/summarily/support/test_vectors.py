@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import os
 import time
 import zipfile
 
@@ -99,6 +100,23 @@ def test_text_is_converted_once_and_again_when_it_changes(tmp_path, cache):
     assert not list((cache / "vectors").glob(".new-*"))
 
 
+def test_a_matrix_in_a_folder_that_was_written_anew_is_read_anew(tmp_path):
+    folder = write_folder(tmp_path / "mine")
+    assert load(folder)["snow"] == pytest.approx(MATRIX[0])
+    before = folder.stat()
+    with (folder / "matrix.npy").open("r+b") as file:
+        np.save(file, MATRIX + 1)
+    os.utime(folder, ns=(before.st_atime_ns, before.st_mtime_ns))
+    assert load(folder)["snow"] == pytest.approx(MATRIX[0] + 1)
+
+
+def test_a_matrix_that_is_not_finite_gives_no_score():
+    found = Vectors(["snow", "rain"], np.array([[1.0, np.inf], [0.0, 1.0]]), "mine@0")
+    assert found.take(np.array([1, -1])).tolist() == [[0, 1], [0, 0]]
+    with pytest.raises(InputError, match="mine@0: the vector of 'snow' is not finite"):
+        found.take(np.array([1, 0]))
+
+
 def test_the_first_of_equal_words_counts():
     assert Vectors(["a", "b", "a"], np.array([[1.0], [2.0], [3.0]]), "toy")["a"] == 1.0
 
@@ -119,6 +137,11 @@ BROKEN = {
     "no header": ("google.bin", b"snow 123", "does not begin with the number"),
     "a cut binary": ("google.bin", b"2 3\nsnow 0123456789ab", "ends in word 2 of 2"),
     "a cut vector": ("google.bin", b"1 3\nsnow 0123", "ends in the vector of word 1"),
+    "a NaN in a binary": (
+        "google.bin",
+        b"1 3\nsnow " + np.array([1, np.nan, 2], "<f4").tobytes(),
+        "word 1 of 1 is not finite",
+    ),
     "no vocabulary": ("mine.npy", b"", "needs its vocabulary beside it"),
     "another format": ("mine.xyz", b"", "no file of word vectors"),
 }

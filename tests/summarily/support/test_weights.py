@@ -6,6 +6,7 @@ import dataclasses
 import hashlib
 import importlib.metadata
 import os
+from pathlib import Path
 
 import pytest
 
@@ -110,13 +111,39 @@ def test_pinned_versions_are_those_of_the_offline_extra():
         assert f"{weight.package}=={weight.version}" in listed
 
 
-def test_an_existing_path_comes_first(tmp_path, monkeypatch):
-    (tmp_path / "minilm").mkdir()
-    (tmp_path / "minilm" / "config.json").write_text("{}")
+@pytest.mark.parametrize("kind", ["folder", "file"])
+def test_what_lies_in_the_working_folder_does_not_take_the_place_of_pinned_weights(
+    tmp_path, monkeypatch, kind
+):
+    if kind == "folder":
+        (tmp_path / "minilm").mkdir()
+        (tmp_path / "minilm" / "config.json").write_text("{}")
+    else:
+        (tmp_path / "minilm").touch()
+    pinned = weights.resolve("minilm")
     monkeypatch.chdir(tmp_path)
-    resolved = weights.resolve("minilm")
-    assert resolved.path_or_id == "minilm"
-    assert resolved.identity != weights.resolve(weights._installed(weights.WEIGHTS["minilm"])).identity
+    assert weights.resolve("minilm") == pinned
+    weights.check("minilm")
+    for path in ("./minilm", tmp_path / "minilm", Path("minilm")):
+        assert weights.resolve(path).identity not in (pinned.identity, "minilm@")
+        assert Path(weights.resolve(path).path_or_id).resolve() == tmp_path / "minilm"
+
+
+def test_a_path_must_look_like_one(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(weights, "_hub_commit", lambda model, revision: "f" * 40)
+    for name in ("gpt2", "folder/gpt2", "vectors.txt"):
+        Path(name).parent.mkdir(exist_ok=True)
+        Path(name).write_text("x")
+    assert weights.resolve("gpt2").revision == "f" * 40
+    assert weights.resolve("folder/gpt2").is_local and weights.resolve("vectors.txt").is_local
+
+
+def test_a_folder_of_the_name_is_mentioned_when_the_hub_has_none(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "own").mkdir()
+    with pytest.raises(MissingRequirement, match=r"For the one in this folder write '\./own'\."):
+        raise weights.not_on_hub("own", "no reason")
 
 
 def test_identity_of_a_folder_is_its_content(tmp_path):

@@ -67,3 +67,16 @@ def test_a_long_text_is_read_in_pieces_that_lose_nothing(monkeypatch):
 def test_a_model_that_is_not_here_says_how_to_get_it():
     with pytest.raises(MissingRequirement, match="python -m spacy download en_core_web_xl"):
         Recogniser("en_core_web_xl", None, 1)
+
+
+def test_the_helper_imports_nothing_of_the_working_folder(tmp_path, monkeypatch):
+    (tmp_path / "spacy.py").write_text("open('ran', 'w').close()\nraise SystemExit(1)\n")
+    path = recognition.recogniser().path
+    monkeypatch.chdir(tmp_path)
+    helper = recognition._Helper(path)
+    try:
+        helper.send(["Angela Merkel arrived in Oslo."])
+        [[mention, *_]] = helper.receive()
+    finally:
+        helper.end()
+    assert mention.name == "Angela Merkel" and not (tmp_path / "ran").exists()
