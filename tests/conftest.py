@@ -3,6 +3,7 @@
 import os
 import tempfile
 
+import hypothesis
 import pytest
 
 _HOME = tempfile.mkdtemp(prefix="summarily-tests-")
@@ -11,6 +12,11 @@ os.environ["HF_HUB_OFFLINE"] = "1"
 os.environ["TOKENIZERS_PARALLELISM"] = "false"
 os.environ.pop("HF_MODULES_CACHE", None)
 os.environ.pop("HF_METRICS_CACHE", None)
+
+
+# The same texts are tried in every run and on every machine: what failed once fails again.
+hypothesis.settings.register_profile("repeatable", derandomize=True, database=None)
+hypothesis.settings.load_profile("repeatable")
 
 
 def pytest_sessionfinish(session, exitstatus):

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.metrics.suite import CASES, TOLERANCE, make, options_of
+from tests.metrics.suite import CASES, make, options_of, tolerance
 
 every_metric = pytest.mark.parametrize("name", CASES)
 
@@ -136,4 +136,4 @@ def test_any_text_scores_finite_and_alone_as_in_company(name, rows):
     if metric.statistics(metric.state([rows[0][0]], [rows[0][1]]).examples) is None:
         alone = metric.compute([rows[0][0]], [rows[0][1]])
         for key in alone.per_example:
-            assert abs(alone.per_example[key][0] - together.per_example[key][0]) <= TOLERANCE
+            assert abs(alone.per_example[key][0] - together.per_example[key][0]) <= tolerance(name)

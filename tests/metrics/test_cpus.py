@@ -11,6 +11,8 @@ import sys
 
 import pytest
 
+from tests.metrics.suite import EXACT
+
 CODE = """
 import json, sys, summarily
 from summarily.support.sample import load_sample
@@ -19,7 +21,6 @@ columns = [[row[name] for row in rows] for name in ("good", "references", "sourc
 card = summarily.score(*columns, progress=False)
 json.dump({label: [str(score.signature), score.per_example] for label, score in card.items()}, sys.stdout)
 """
-EXACT = ("rouge", "wms", "sms", "s_wms", "apes")
 
 
 def scores(kernels, threads):

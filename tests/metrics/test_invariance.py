@@ -16,19 +16,19 @@ from summarily.cli import main
 from summarily.metrics import METRICS, scorecard
 from summarily.metrics.base import Score
 from summarily.support import weights
-from tests.metrics.suite import CASES, TOLERANCE, corpus, forget, make, options_of
+from tests.metrics.suite import CASES, corpus, forget, make, options_of, tolerance
 
 every_metric = pytest.mark.parametrize("name", CASES)
 
 
-def close(a: list[float], b: list[float]) -> bool:
-    return len(a) == len(b) and all(abs(x - y) <= TOLERANCE for x, y in zip(a, b, strict=True))
+def close(name: str, a: list[float], b: list[float]) -> bool:
+    return len(a) == len(b) and all(abs(x - y) <= tolerance(name) for x, y in zip(a, b, strict=True))
 
 
-def same(a: Score, b: Score) -> None:
+def same(name: str, a: Score, b: Score) -> None:
     assert a.per_example.keys() == b.per_example.keys()
     for key in a.per_example:
-        assert close(a.per_example[key], b.per_example[key]), key
+        assert close(name, a.per_example[key], b.per_example[key]), key
     assert str(a.signature) == str(b.signature)
 
 
@@ -49,7 +49,7 @@ def test_score_does_not_depend_on_order(name):
     straight = fresh(name, predictions, references, sources)
     shuffled = fresh(name, *([column[i] for i in order] for column in (predictions, references, sources)))
     for key, values in straight.per_example.items():
-        assert close([values[i] for i in order], shuffled.per_example[key]), key
+        assert close(name, [values[i] for i in order], shuffled.per_example[key]), key
     assert len(set(straight.per_example[straight.main])) > 3, "a constant score would pass every test here"
 
 
@@ -58,7 +58,7 @@ def test_score_does_not_depend_on_order(name):
 def test_score_does_not_depend_on_batch_size_or_padding(name, size, monkeypatch):
     whole = fresh(name, *corpus())
     monkeypatch.setattr(scorecard, "CHUNK_EXAMPLES", size)
-    same(whole, fresh(name, *corpus()))
+    same(name, whole, fresh(name, *corpus()))
 
 
 @every_metric
@@ -68,7 +68,7 @@ def test_duplicates_score_alike(name):
     score = make(name).compute(predictions * 2, references * 2, sources * 2)
     n = len(predictions)
     for values in score.per_example.values():
-        assert close(values[:n], values[n:])
+        assert close(name, values[:n], values[n:])
 
 
 @every_metric
@@ -79,7 +79,7 @@ def test_states_merge(name):
         metric.state(*(column[cut] for column in columns))
         for cut in (slice(0, 5), slice(5, 6), slice(6, None))
     ]
-    same(metric.compute(*columns), (parts[0] + parts[1] + parts[2]).score())
+    same(name, metric.compute(*columns), (parts[0] + parts[1] + parts[2]).score())
 
 
 @every_metric
@@ -93,7 +93,7 @@ def test_scores_add_up_when_nothing_is_counted_over_the_corpus(name):
         with pytest.raises(ValueError, match="different signatures"):
             first + rest
     else:
-        same(metric.compute(*columns), first + rest)
+        same(name, metric.compute(*columns), first + rest)
 
 
 @every_metric
@@ -112,8 +112,8 @@ def test_evaluate_module_gives_the_same_by_compute_add_batch_and_add(name):
     for result in (by_compute, by_batch, by_add):
         assert result["signature"] == str(expected.signature)
         for key, mean in expected.mean.items():
-            assert abs(result[key] - mean) <= TOLERANCE
-            assert close(result[f"{key}_per_example"], expected.per_example[key])
+            assert abs(result[key] - mean) <= tolerance(name)
+            assert close(name, result[f"{key}_per_example"], expected.per_example[key])
 
 
 @every_metric
@@ -125,7 +125,7 @@ def test_reward_is_the_main_score_and_travels_to_other_processes(name):
     function = pickle.loads(pickle.dumps(reward(name, **options_of(name))))
     values = function(predictions, references=references, sources=sources, unused_column=[1])
     assert all(type(value) is float for value in values)
-    assert close(values, score.per_example[score.main])
+    assert close(name, values, score.per_example[score.main])
 
 
 @every_metric
@@ -180,7 +180,7 @@ def test_two_processes_print_the_numbers_of_one(tmp_path):
         assert one[name]["signature"] == two[name]["signature"]
         assert one[name]["counts"] == two[name]["counts"]
         for key, values in one[name]["per_example"].items():
-            assert close(values, two[name]["per_example"][key]), (name, key)
+            assert close(name, values, two[name]["per_example"][key]), (name, key)
 
 
 @pytest.mark.parametrize("name", sorted({*CASES} - {"rouge"}))

@@ -50,9 +50,10 @@ def checkpoint(kind: str, seed: int = 0) -> str:
     byte_level = kind in ("roberta", "bart", "t5", "deberta")
     tokenizer = _byte_level_tokenizer(kind) if byte_level else _wordpiece_tokenizer(kind)
     tokenizer.save_pretrained(folder)
-    torch.manual_seed(seed)
-    model = _model(kind, len(tokenizer), tokenizer)
-    with torch.no_grad():
+    # It is made once, before or after a caller has set a seed: what the caller draws then is the same.
+    with torch.random.fork_rng(devices=[]), torch.no_grad():
+        torch.manual_seed(seed)
+        model = _model(kind, len(tokenizer), tokenizer)
         # Far from zero, so that tokens differ, layers matter and attention is not flat.
         for parameter in model.parameters():
             parameter.add_(0.15 * torch.randn_like(parameter))

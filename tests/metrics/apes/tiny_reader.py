@@ -16,13 +16,16 @@ from summarily.support.sample import load_sample
 def attentive(seed: int = 0) -> str:
     """The folder of the reader."""
     tokenizer = build_tokenizer([row["source"] for row in load_sample()], size=600, max_entities=60)
-    torch.manual_seed(seed)
-    config = ClozeReaderConfig(vocab_size=len(tokenizer), embedding_size=16, hidden_size=12, max_entities=60)
-    model = ClozeReader(config)
-    with torch.no_grad():
-        # Far from zero, so that words and questions matter.
-        for parameter in model.parameters():
-            parameter.add_(0.5 * torch.randn_like(parameter))
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        config = ClozeReaderConfig(
+            vocab_size=len(tokenizer), embedding_size=16, hidden_size=12, max_entities=60
+        )
+        model = ClozeReader(config)
+        with torch.no_grad():
+            # Far from zero, so that words and questions matter.
+            for parameter in model.parameters():
+                parameter.add_(0.5 * torch.randn_like(parameter))
     model.tokenizer = tokenizer
     folder = tempfile.mkdtemp(prefix="tiny-reader-")
     model.save_pretrained(folder)

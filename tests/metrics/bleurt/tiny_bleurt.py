@@ -16,15 +16,16 @@ from tests.metrics.tiny import checkpoint
 def tiny_bleurt(whole: bool = True, pooling: str = "pair") -> str:
     """The folder of a model with two signals, whose adapters have learnt something."""
     folder = tempfile.mkdtemp(prefix="tiny-bleurt-")
-    torch.manual_seed(0)
-    model = BleurtForScoring.from_encoder(
-        checkpoint("bert"), adapter_rank=2, pooling=pooling, signals=["rouge1", "wms"]
-    )
-    with torch.no_grad():
-        for name, parameter in model.named_parameters():
-            if "adapter_up" in name:
-                parameter.normal_(std=0.1)
-        model.head.weight.normal_(std=0.03)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        model = BleurtForScoring.from_encoder(
+            checkpoint("bert"), adapter_rank=2, pooling=pooling, signals=["rouge1", "wms"]
+        )
+        with torch.no_grad():
+            for name, parameter in model.named_parameters():
+                if "adapter_up" in name:
+                    parameter.normal_(std=0.1)
+            model.head.weight.normal_(std=0.03)
     if whole:
         model.merged().save_pretrained(folder)
         PairTokenizer.from_pretrained(checkpoint("bert")).save_pretrained(folder)
