@@ -37,9 +37,14 @@ def changes(source, operator):
 
 
 def test_our_own_operators():
-    assert changes("x[0] + 2\n", "ChangeNumber") == ["x[ 1] + 2\n", "x[0] + 3\n", "x[0] + 1\n"]
     assert changes("f(a, b=1, c=2)\n", "RemoveKeyword") == ["f(a, c=2)\n", "f(a, b=1)\n"]
     assert changes("f(b=1)\n", "RemoveKeyword") == []
+    assert changes("f(a, g(b), c)\n", "SwapArguments") == ["f(g(b), a, c)\n"]
+    assert changes("x.f(a, b).g(\n    1,\n    2,\n)\n", "SwapArguments") == [
+        "x.f(b, a).g(\n    1,\n    2,\n)\n",
+        "x.f(a, b).g(\n    2,\n    1,\n)\n",
+    ]
+    assert changes("max(a, b) + f(a) + g(a, b=1) + h(*a, b) + x[a, b]\n", "SwapArguments") == []
     block = "def f(x):\n    x.sort()\n    x = g(x)\n    y = x\n    return y\n"
     assert changes(block, "RemoveStatement") == [
         block.replace("x.sort()", "pass"),
@@ -52,3 +57,8 @@ def test_what_only_people_and_type_checkers_read_is_no_fault():
     for same in (source.replace("int | None", "int & None"), source.replace("x + 1", "x - 1")):
         assert mutants._behaviour(same) == mutants._behaviour(source)
     assert mutants._behaviour(source.replace("= 1", "= 2")) != mutants._behaviour(source)
+    same, other = "f(zip(a, b{}), c.to(d{}))", "f(a, b{})"
+    for change in (", strict=True", ", strict=False"):
+        assert mutants._behaviour(same.format(change, "")) == mutants._behaviour(same.format("", ""))
+        assert mutants._behaviour(other.format(change)) != mutants._behaviour(other.format(""))
+    assert mutants._behaviour(same.format("", ", device=cpu")) == mutants._behaviour(same.format("", ""))

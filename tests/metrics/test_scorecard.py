@@ -14,7 +14,7 @@ import pytest
 import summarily
 from summarily.metrics import Metric, Values, load
 from summarily.metrics.base import Score, Signature, make_examples
-from summarily.metrics.resampling import mean_intervals, paired_test
+from summarily.metrics.resampling import holm, mean_intervals, paired_test
 from summarily.metrics.scorecard import _Tally
 from summarily.support.errors import InputError, MissingRequirement
 from summarily.support.files import write_atomically
@@ -447,3 +447,130 @@ def test_work_of_several_processes_is_merged():
     )
     assert first.counts == {"seen": 3}
     assert first.cost == {"seconds": 3.0, "shared_seconds": 0.5, "tokens": 9, "peak_memory": 7}
+
+
+def test_weights_and_values_return_to_the_order_they_were_given_in():
+    # Rows that share references are scored together: the third before the second.
+    metric = Lengths(pooled=True)
+    score = metric.compute(["a", "bb", "ccc"], [["x"], ["y", "z"], ["x"]])
+    assert score.per_example["lengths"] == [1.0, 2.0, 3.0] and score.weights == [1.0, 2.0, 1.0]
+    assert score.mean["lengths"] == (1 + 4 + 3) / 4
+
+
+@pytest.mark.parametrize("world", [2, 3, 5])
+def test_processes_share_the_rows_without_gaps(world, monkeypatch):
+    from summarily.metrics import scorecard
+
+    predictions, references = ["a" * n for n in range(1, 12)], ["x", "y", "z", "x"] * 2 + ["x", "y", "w"]
+    parts, shown = [], []
+    original = scorecard._score_rows
+
+    def score_rows(*arguments):
+        parts.append(original(*arguments))
+        shown.append(arguments[-1])
+        return parts[-1]
+
+    monkeypatch.setattr(scorecard, "_score_rows", score_rows)
+    monkeypatch.setattr(scorecard, "_gather", lambda tallies: tallies)
+    for rank in range(world):
+        monkeypatch.setattr(scorecard, "rank_and_world", lambda rank=rank: (rank, world))
+        summarily.score(predictions, references, metrics=Lengths(), distributed=True, progress=True)
+    rows = [row for part in parts for row in part["lengths"].rows]
+    assert sorted(rows) == list(range(11)) and rows[:5] == [0, 3, 4, 7, 8], "equal references stand together"
+    assert max(len(part["lengths"].rows) for part in parts) == -(-11 // world)
+    assert all(part["lengths"].cost["processes"] == world for part in parts)
+    assert shown == [True] + [False] * (world - 1), "one process shows how far it is"
+
+    whole = _Tally()
+    for part in parts:
+        whole.merge(part["lengths"])
+    monkeypatch.setattr(scorecard, "_gather", lambda tallies: {"lengths": whole})
+    score = summarily.score(predictions, references, metrics=Lengths(), distributed=True)["lengths"]
+    assert score.per_example["lengths"] == [float(n) for n in range(1, 12)] and score.counts == {"seen": 11}
+
+
+def test_what_one_system_is_given_is_what_it_is_compared_on():
+    class Echo(Lengths):
+        def explain(self, prediction, references, source=None, statistics=None):
+            return {"given": (prediction, references, source, statistics)}
+
+    systems = {"A": ["a", "aa", "aaa"], "B": ["bbbb", "bbb", "b"], "C": ["c", "c", "cc"]}
+    references, sources = [["x"], ["y"], ["z"]], ["s", "t", "u"]
+    result = summarily.compare(systems, references, sources, metrics=Echo(), confidence=0.8)
+    assert result.confidence == 0.8 and result.cards["B"]["lengths"].counts == {}
+    # Statistics, here the longest prediction, are of all systems.
+    assert result.cards["B"]["lengths"].explain(2) == {"given": ("b", ("z",), "u", 4)}
+    assert {str(card["lengths"].signature) for card in result.cards.values()} == {
+        f"lengths|pooled:no|longest:4|version:{summarily.__version__}"
+    }
+    lengths = {name: [float(len(text)) for text in texts] for name, texts in systems.items()}
+    tests = [paired_test(lengths[a], lengths[b], 0.8) for a, b in ("AB", "AC", "BC")]
+    assert [pair.test for pair in result.pairs] == tests
+    assert [(pair.first, pair.second) for pair in result.pairs] == [("A", "B"), ("A", "C"), ("B", "C")]
+    assert [pair.p_holm for pair in result.pairs] == holm([test.p_permutation for test in tests])
+    for name, values in lengths.items():
+        interval = result.cards[name]["lengths"].interval["lengths"]
+        assert tuple(interval) == (*mean_intervals({"x": values}, 0.8)["x"], 0.8)
+    assert result.to_dict()["pairs"][1] == {
+        "metric": "lengths",
+        "first": "A",
+        "second": "C",
+        **tests[1]._asdict(),
+        "p_holm": result.pairs[1].p_holm,
+        "better": "A",
+    }
+    assert result.to_dict()["confidence"] == 0.8
+
+
+def test_tables_show_every_number():
+    metric = Lengths()
+    card = summarily.score(["aa", "aaaa"], ["x", "y"], metrics=metric, confidence=0.9)
+    score = card["lengths"]
+    score.cost |= {"seconds": 1.234, "shared_seconds": 0.5, "peak_memory": 3 * 2**20}
+    card.skipped = {"other": "not here"}
+    low, high = mean_intervals({"x": [2.0, 4.0]}, 0.9)["x"]
+    assert [line.rstrip() for line in card.table().splitlines()] == [
+        "metric   value      mean       90% interval  seconds  encoding  peak MB",
+        "-" * 71,
+        f"lengths  lengths  3.0000  {low:.4f} to {high:.4f}     1.23      0.50        3",
+        "",
+        "counted",
+        "lengths: seen 2",
+        "",
+        "skipped",
+        "other: not here",
+        "",
+        "signatures",
+        str(score.signature),
+    ]
+    assert "signatures" not in card.table(signatures=False)
+    with pytest.raises(KeyError, match="other was skipped: not here"):
+        card["other"]
+    assert repr(card) == "Scorecard(lengths: 3.0000)" and len(card) == 1
+
+    result = summarily.compare({"A": ["aa", "aaaa"], "B": ["a", "aa"]}, ["x", "y"], metrics=metric)
+    test = paired_test([2, 4], [1, 2])
+    header, _, pair = (line.split("  ") for line in result.table().splitlines()[4:7])
+    assert [cell.strip() for cell in header if cell.strip()][3] == "95% interval"
+    assert [cell.strip() for cell in pair if cell.strip()] == [
+        "lengths",
+        "A - B",
+        "+1.5000",
+        f"{test.low:+.4f} to {test.high:+.4f}",
+        f"{test.p_bootstrap:.4f}",
+        f"{test.p_permutation:.4f}",
+        f"{test.p_permutation:.4f}",
+        "A",
+    ]
+    low, high = mean_intervals({"x": [1.0, 2.0]}, 0.95)["x"]
+    assert result.table().splitlines()[2].endswith(f"1.5000 [{low:.4f}, {high:.4f}]")
+    assert result.table().splitlines()[-5:-2] == ["ranking", "lengths: A > B", ""]
+
+
+def test_chunks_hold_as_much_as_they_may(monkeypatch):
+    from summarily.metrics import scorecard
+
+    monkeypatch.setattr(scorecard, "CHUNK_EXAMPLES", 3)
+    metric = Lengths()
+    metric.compute(["a"] * 7, ["r"] * 7)
+    assert metric.calls == [3, 3, 1]

@@ -16,7 +16,7 @@ from summarily.modeling.attention.blocks import (
     plan_dense,
     plan_keys,
 )
-from summarily.modeling.attention.masks import MECHANISMS, attention_pattern
+from summarily.modeling.attention.masks import MECHANISMS, AttentionPattern, attention_pattern
 
 BLOCKED = [mechanism for mechanism in MECHANISMS if attention_pattern(mechanism).blocked]
 SIZES = [
@@ -170,3 +170,100 @@ def test_dropout_reaches_the_blocked_kernels():
     plan = plan_blocks(pattern, 22)
     torch.manual_seed(0)
     assert not torch.allclose(attention(*inputs, plan, dropout=0.5), attention(*inputs, plan))
+
+
+@pytest.mark.parametrize("padded", [False, True])
+@pytest.mark.parametrize("scale", [None, 0.3])
+@pytest.mark.parametrize("mechanism", BLOCKED)
+def test_a_bias_is_added_to_the_scores_of_every_block(mechanism, scale, padded):
+    pattern = attention_pattern(mechanism, **SIZES[2])
+    length, block, offsets = 13, pattern.block_length, pattern.key_offsets()
+    bias = torch.randn(2, block, len(offsets), generator=torch.Generator().manual_seed(1))
+    query, key, value = states(length)
+    padding = right_padding(length) if padded else None
+    logits = query @ key.transpose(-1, -2) * (8**-0.5 if scale is None else scale)
+    mask = torch.zeros(3, 1, length, length, dtype=torch.bool)
+    for i, (place, offset) in itertools.product(range(length), enumerate(offsets)):
+        j = i // block * block + offset
+        if 0 <= j < length and pattern.visible(torch.tensor(i), torch.tensor(j)):
+            mask[:, 0, i, j] = True if padding is None else padding[:, j]
+            logits[:, :, i, j] += bias[:, i % block, place]
+    weights = logits.masked_fill(~mask, -1e30).softmax(-1).masked_fill(~mask, 0.0)
+    found = attention(query, key, value, plan_blocks(pattern, length, padding), bias=bias, scale=scale)
+    torch.testing.assert_close(found, weights @ value)
+
+
+def test_scales_and_biases_of_dense_plans():
+    query, key, value = states(6)
+    padding = right_padding(6)
+    expected = (query @ key.transpose(-1, -2) * 0.3).masked_fill(~padding[:, None, None], -1e30).softmax(
+        -1
+    ) @ value
+    torch.testing.assert_close(attention(query, key, value, plan_keys(padding), scale=0.3), expected)
+    with pytest.raises(ValueError, match="it needs a blocked plan"):
+        attention(query, key, value, plan_keys(padding), bias=torch.zeros(2, 6, 6))
+
+
+def test_every_kind_of_plan_drops_weights_as_often_as_asked():
+    pattern = attention_pattern("local", block_length=64, width=64)
+    ones = torch.ones(1, 1, 256, 4)
+    value = torch.eye(256)[None, None]
+    torch.manual_seed(0)
+    plans = (plan_keys(None), plan_dense(pattern, 256))
+    wide = torch.ones(1, 1, 256, 256)
+    outputs = [attention(wide, wide, value, plan, 0.25) for plan in plans]
+    outputs += [eager_attention(ones, ones, value, plans[1], 0.25)[0]]
+    for output, plan in zip(outputs, (plans[0], plans[1], plans[1]), strict=True):
+        seen = torch.ones(256, 256, dtype=torch.bool) if plan.mask is None else plan.mask[0, 0]
+        dropped = (output[0, 0] == 0)[seen].float().mean()
+        assert dropped.item() == pytest.approx(0.25, abs=0.02)
+        assert (output[0, 0][~seen] == 0).all()
+    whole, weights = eager_attention(ones, ones, value, plans[0])
+    assert (whole == 1 / 256).all() and (weights == 1 / 256).all()
+
+
+@pytest.mark.parametrize(
+    ("mechanism", "length", "kind"),
+    [
+        ("dot_product", 50, "everything"),
+        ("local", 4, "everything"),
+        ("local", 5, "dense"),  # 8 queries of 12 keys are more than 5 times 5
+        ("local", 12, "dense"),  # 12 times 12 is not less
+        ("local", 13, "dense"),  # 16 queries of 12 keys
+        ("local", 14, "blocked"),
+        ("local_block_masked", 4, "causal"),
+        ("local_block_masked", 6, "blocked"),  # 8 times 4 is less than 6 times 6
+        ("local_block_masked", 5, "dense"),
+        ("dilated_masked", 4, "causal"),
+    ],
+)
+def test_the_cheapest_plan_is_chosen(mechanism, length, kind):
+    pattern = attention_pattern(mechanism, **SIZES[0])
+    for padding in (None, torch.ones(2, length, dtype=torch.long)):
+        plan = plan_attention(pattern, length, padding)
+        found = "blocked" if plan.keys_of_block is not None else "causal" if plan.causal else "dense"
+        assert ("everything" if found == "dense" and plan.mask is None else found) == kind
+    padded = torch.tensor([[1] * length, [1] * (length - 1) + [0]])
+    assert plan_attention(pattern, length, padded).mask is not None
+    assert plan_attention(pattern, length, explicit=True).mask.shape == (1, 1, length, length)
+
+
+def test_a_cached_step_sees_no_padding():
+    pattern = attention_pattern("local_masked", decoder=True, block_length=3)
+    padding = torch.tensor([[0, 0, 0, 0, 1, 1, 1], [1, 1, 1, 1, 1, 1, 1]])
+    plan = plan_dense(pattern, 2, padding, past=5, first_key=2)
+    # Queries 5 and 6 (blocks 3-5 and 6-8) against keys 2 to 6.
+    assert plan.mask[:, 0].int().tolist() == [
+        [[0, 0, 1, 1, 0], [0, 0, 1, 1, 1]],
+        [[1, 1, 1, 1, 0], [0, 1, 1, 1, 1]],
+    ]
+
+
+def test_sizes_by_default():
+    for pattern in (AttentionPattern("dilated", False), attention_pattern("dilated")):
+        assert (pattern.block_length, pattern.width, pattern.gap) == (128, 128, 2)
+        assert (pattern.memory_blocks, pattern.memory_length) == (2, 128)
+    for name in ("gap", "memory_blocks"):
+        assert getattr(attention_pattern("dilated", **{name: 0}), name) == 0
+        with pytest.raises(ValueError, match=f"{name} is -1; it must be at least 0"):
+            attention_pattern("dilated", **{name: -1})

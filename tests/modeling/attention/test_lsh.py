@@ -15,6 +15,7 @@ from summarily.modeling.attention.lsh import (
     hash_buckets,
     lsh_attention,
     plan_local,
+    plan_reformer,
     rotation_columns,
 )
 
@@ -236,3 +237,77 @@ def test_a_bias_of_local_layers_is_the_same_for_every_chunk():
     torch.testing.assert_close(output[:, :, row], (scores.softmax(-1) @ value[:, :, 16:64])[:, :, 0])
     with pytest.raises(ValueError, match="needs a blocked plan"):
         attention(query_key, query_key, value, AttentionPlan(), bias=bias)
+
+
+def test_every_document_is_hashed_by_its_own_length():
+    padding = (torch.arange(300) < torch.tensor([[300], [65], [64], [10]])).long()
+    plan = plan_reformer(4, 300, 32, padding, local=False, max_length=1024)
+    # Filled up to whole chunks: 320, 96, 64 and 32 tokens, about 2 buckets for each chunk.
+    assert plan.factors == [[16], [4], [4], [2]] and plan.local is None and plan.padding is padding
+    assert plan_reformer(2, 300, 32, None, local=False, max_length=1024).factors == [[16], [16]]
+    given = plan_reformer(2, 300, 32, padding[:2], local=False, factors=[2, 4], max_length=1024)
+    assert given.factors == [[2, 4], [2, 4]]
+    options = {"causal": True, "chunks_before": 2, "chunks_after": 0}
+    local = plan_reformer(4, 300, 32, padding, local=True, max_length=1024, **options).local
+    expected = plan_local(300, 32, padding, **options)
+    assert torch.equal(local.mask, expected.mask) and torch.equal(local.keys_of_block, expected.keys_of_block)
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "circular"), [(0, 0, True), (2, 1, True), (0, 1, False), (2, 0, False)]
+)
+def test_neighbours_are_as_many_as_asked_for(before, after, circular):
+    """Tokens in order of their buckets, by construction: who sees whom follows from the chunks alone."""
+    chunk, length = 4, 24
+    query_key = torch.zeros(1, 1, length, 2)
+    query_key[0, 0, :, 0] = 1e-3  # all in one bucket: the order stays
+    value = torch.eye(length)[None, None]
+    output = lsh_attention(
+        query_key, value, torch.eye(2)[None, :, None], chunk,
+        factors=[4], circular=circular, chunks_before=before, chunks_after=after,
+    )[0, 0]  # fmt: skip
+    chunks = length // chunk
+    for i in range(length):
+        own = i // chunk
+        near = range(own - before, own + after + 1)
+        seen = {c % chunks for c in near if circular or 0 <= c < chunks}
+        expected = {j for j in range(length) if j // chunk in seen and j != i}
+        assert set(output[i].nonzero().flatten().tolist()) == expected
+
+
+def test_dropout_of_lsh_drops_weights():
+    query_key, _ = sample(256)
+    value = torch.eye(256).expand(2, HEADS, 256, 256)
+    rotations = draw_rotations(HEADS, SIZE, 32)
+    torch.manual_seed(0)
+    whole, dropped = (lsh_attention(query_key, value, rotations, CHUNK, dropout=rate) for rate in (0.0, 0.25))
+    seen = whole > 0
+    assert (dropped[seen] == 0).float().mean().item() == pytest.approx(0.25, abs=0.02)
+    kept = dropped > 0
+    torch.testing.assert_close(dropped[kept], whole[kept] / 0.75)
+
+
+def test_rotations_differ_by_seed_head_and_round():
+    rotations = draw_rotations(2, 4, 8, hashes=3, seed=5)
+    assert rotations.shape == (2, 4, 3, 8)
+    assert torch.equal(rotations, torch.randn(2, 4, 3, 8, generator=torch.Generator().manual_seed(5)))
+
+
+def test_digits_of_a_bucket():
+    """Two factors: the nearest of two directions and their opposites, then of one and its opposite, times four."""
+    rotations = torch.eye(3)[None, :, None]
+    vectors = torch.tensor([[2.0, 1, 1], [1, 2, -1], [-2, 1, 1], [1, -2, -1]])[None, None]
+    assert hash_buckets(vectors, rotations, [4, 2]).flatten().tolist() == [0, 1 + 4, 2, 3 + 4]
+
+
+def test_half_precision_hides_what_float32_does():
+    query_key, value = (states.half() for states in sample(64))
+    mask = padding_of(64)
+    output = lsh_attention(
+        query_key.float(), value.float(), draw_rotations(HEADS, SIZE, 32), CHUNK, padding=mask
+    )
+    half = lsh_attention(query_key, value, draw_rotations(HEADS, SIZE, 32), CHUNK, padding=mask)
+    real = mask.bool()[:, None, :, None]
+    assert torch.isfinite(half).all()
+    close = ((half.float() - output).abs() < 0.02) | ~real
+    assert close.all(-1).float().mean() > 0.95, "but for tokens whose hash falls on another side"

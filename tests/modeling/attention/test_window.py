@@ -11,7 +11,11 @@ import torch
 from summarily.modeling.attention import window as window_module
 from summarily.modeling.attention.window import (
     WindowPlan,
+    attend_everywhere,
+    bias_at,
     global_attention,
+    is_its_weights,
+    plan_by_option,
     plan_first_token,
     plan_window,
     put_global_rows,
@@ -307,3 +311,110 @@ def test_rows_without_a_global_token_are_left_alone():
 def test_padding_is_never_global():
     plan = plan_window(torch.tensor([[1, 1, 0]]), torch.tensor([[0, 0, 1]]))
     assert plan.global_index is None
+
+
+def test_global_queries_see_every_real_token_with_bias_and_scale():
+    attention_mask, global_mask = masks(3, 20)
+    plan = plan_window(attention_mask, global_mask)
+    _, key, value = states(3, 20, grad=False)
+    query = torch.randn(
+        3, plan.global_index.shape[1], HEADS, SIZE, generator=torch.Generator().manual_seed(1)
+    )
+    bias = distance_bias(20).detach()
+    rows, weights = attend_everywhere(query, key, value, plan, bias=bias, scale=0.7)
+    for b, g, h in ((0, 0, 0), (0, 1, 1), (1, 0, 1)):
+        at = int(plan.global_index[b, g])
+        scores = torch.stack([0.7 * query[b, g, h] @ key[b, j, h] + bias[j - at + 19, h] for j in range(20)])
+        expected = scores.masked_fill(attention_mask[b] == 0, -torch.inf).softmax(0)
+        torch.testing.assert_close(weights[b, h, g], expected)
+        torch.testing.assert_close(rows[b, g, h], expected @ value[b, :, h])
+    plain = attend_everywhere(query, key, value, plan)[1]
+    torch.testing.assert_close(plain, attend_everywhere(query, key, value, plan, scale=SIZE**-0.5)[1])
+
+
+@pytest.mark.parametrize("count", [1, 12])
+def test_dropout_of_global_rows_drops_weights_and_what_they_bring(count):
+    """Both ways: the weights that are returned are those that were used, the bias of the values included."""
+    torch.manual_seed(0)
+    hidden, query = torch.randn(2, 400, 16), torch.randn(2, count, HEADS, SIZE)
+    key_projection, value_projection = torch.nn.Linear(16, 16), torch.nn.Linear(16, 16)
+    rows, weights = global_attention(
+        hidden, query, key_projection, value_projection, plan_window(), dropout=0.25
+    )
+    assert (weights == 0).float().mean().item() == pytest.approx(0.25, abs=0.03)
+    value = value_projection(hidden).unflatten(-1, (HEADS, SIZE))
+    torch.testing.assert_close(rows, torch.einsum("bhgl,blhd->bghd", weights, value))
+
+
+def test_a_projection_that_is_more_than_its_weights_is_called():
+    torch.manual_seed(0)
+    hidden, query = torch.randn(1, 9, 16), torch.randn(1, 1, HEADS, SIZE)
+    key_projection, value_projection = torch.nn.Linear(16, 16), torch.nn.Linear(16, 16)
+    plain, _ = global_attention(hidden, query, key_projection, value_projection, plan_window())
+    for register in ("register_forward_hook", "register_forward_pre_hook", "register_full_backward_hook"):
+        linear = torch.nn.Linear(2, 2)
+        assert is_its_weights(linear)
+        handle = getattr(linear, register)(lambda *_: None)
+        assert not is_its_weights(linear)
+        handle.remove()
+        assert is_its_weights(linear)
+    offloaded = torch.nn.Linear(2, 2)
+    offloaded._hf_hook = object()
+    assert not is_its_weights(offloaded) and not is_its_weights(torch.nn.Identity())
+    value_projection.register_forward_hook(lambda module, inputs, output: 2 * output)
+    doubled, _ = global_attention(hidden, query, key_projection, value_projection, plan_window())
+    torch.testing.assert_close(doubled, 2 * plain)
+
+
+def test_plans_by_option():
+    hidden, padded = torch.zeros(2, 4, 3), torch.tensor([[0, 1, 1, 1], [1, 1, 0, 0]])
+    first = plan_by_option("bos", hidden, padded)
+    assert first.global_index.tolist() == [[1], [0]] and first.local.int().tolist() == [
+        [0, 0, 1, 1],
+        [0, 1, 0, 0],
+    ]
+    assert first.real.int().tolist() == padded.tolist() and first.global_real.all()
+    whole = plan_by_option("bos", hidden, None)
+    assert whole.global_index.tolist() == [[0], [0]] and whole.local.int().tolist() == [[0, 1, 1, 1]] * 2
+    assert whole.real is None
+    none = plan_by_option("none", hidden, padded)
+    assert (
+        none.global_index is None and none.local.int().tolist() == none.real.int().tolist() == padded.tolist()
+    )
+    given = plan_by_option("bos", hidden, padded, torch.tensor([[1, 0, 1, 1], [0, 0, 0, 0]]))
+    assert given.global_index[0].tolist() == [2, 3] and given.global_real.tolist() == [
+        [True, True],
+        [False, False],
+    ]
+    assert given.local.int().tolist() == [[0, 1, 0, 0], [1, 1, 0, 0]]
+    fewer = plan_window(padded, torch.tensor([[0, 1, 1, 0], [1, 0, 0, 0]]), max_globals=3)
+    assert fewer.global_index.shape == (2, 3) and fewer.global_real.sum(1).tolist() == [2, 1]
+
+
+def test_the_backend_follows_from_device_and_dropout(monkeypatch):
+    called = []
+    real = window_module._block_attention
+    monkeypatch.setattr(window_module, "_block_attention", lambda *a: called.append(a[5:7]) or real(*a))
+    inputs = states(1, 10, grad=False)
+    window_attention(*inputs, plan_window(), window=2)
+    assert not called, "the CPU has a kernel of its own"
+    window_attention(*inputs, plan_window(), window=2, dropout=0.5)
+    window_attention(*inputs, plan_window(), window=2, backend="blocks", bias=distance_bias(10))
+    assert called == [(0.5, 256), (0.0, 64)]
+
+
+def test_the_weights_of_the_full_matrix_are_those_it_used():
+    plan = plans(2, 30)["padding and globals"]
+    inputs = states(2, 30, grad=False)
+    torch.manual_seed(0)
+    output, weights = window_attention_dense(*inputs, plan, 4, dropout=0.5)
+    torch.testing.assert_close(output, torch.einsum("bhqk,bkhd->bqhd", weights, inputs[2]))
+    whole = window_attention_dense(*inputs, plan, 4)[1]
+    assert ((weights == 0) | torch.isclose(weights, 2 * whole)).all() and (weights == 0)[whole > 0].any()
+    seen = window_mask(30, 4, plan)[:, None] & plan.real[:, None, :, None]
+    assert torch.equal(whole > 0, seen.expand_as(whole))
+
+
+def test_a_bias_beyond_its_reach_is_that_of_its_end():
+    bias = torch.tensor([[1.0, -1.0], [2.0, -2.0], [3.0, -3.0]])
+    assert bias_at(bias, torch.tensor([-5, -1, 0, 1, 9])).tolist() == [[1, 1, 2, 3, 3], [-1, -1, -2, -3, -3]]
