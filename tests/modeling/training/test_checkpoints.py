@@ -190,3 +190,40 @@ def test_best_weights_are_copied_where_files_cannot_be_linked(tmp_path, monkeypa
     monkeypatch.setattr("os.link", refuse)
     assert load_state(store.save(2, state(2)) / "best.pt")["step"] == 1
     assert is_complete(tmp_path / "step-00000002")
+
+
+def test_two_checkpoints_are_kept_and_no_more(tmp_path):
+    store = Checkpoints(tmp_path)
+    for step in (9, 10, 99_999_999):
+        assert store.save(step, state(step)).name == f"step-{step:08d}"
+    assert [path.name for path in sorted(tmp_path.iterdir())] == ["step-00000010", "step-99999999"]
+    assert Checkpoints(tmp_path / "nothing").latest() is None
+
+
+def test_the_best_weights_come_from_a_checkpoint_that_is_whole(tmp_path):
+    store = Checkpoints(tmp_path, keep=3)
+    store.save(1, state(1), best=state(1))
+    damaged = store.save(2, state(2), best=state(2))
+    (damaged / "best.pt").write_bytes(b"half")
+    carried = Checkpoints(tmp_path, keep=3).save(3, state(3))
+    assert load_state(carried / "best.pt")["step"] == 1 and is_complete(carried)
+
+
+def test_a_quota_is_a_full_disk_too(tmp_path):
+    for number in (errno.ENOSPC, errno.EDQUOT):
+        found = module._explained(OSError(number, "x"), 3, tmp_path, None)
+        assert found.errno == number and "step 3: the disk is full" in str(found)
+
+
+def test_generators_go_on_where_they_were_after_an_error():
+    def draw():
+        return random.random(), random.gauss(0, 1), np.random.randn(), torch.rand(1).item()  # noqa: NPY002
+
+    draw()  # both gaussian generators now hold a second number back
+    before = random_state()
+    first = draw()
+    set_random_state(before)
+    with pytest.raises(KeyError), untouched_random_state():
+        draw()
+        raise KeyError
+    assert draw() == first

@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 import os
+import threading
 from pathlib import Path
 
 import pytest
 
 from summarily.support import files
-from summarily.support.files import MARKER, is_complete, write_atomically, write_folder
+from summarily.support.errors import FileError
+from summarily.support.files import (
+    MARKER,
+    is_complete,
+    make_folder_once,
+    only_writer,
+    write_atomically,
+    write_folder,
+)
 
 
 @pytest.fixture
@@ -90,3 +99,85 @@ def test_what_was_left_half_written_goes(tmp_path):
     (tmp_path / "hub").mkdir()
     files.remove_partial(tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["hub"]
+
+
+@pytest.mark.parametrize("step", ["fsync", "chmod", "replace"])
+def test_a_file_that_cannot_be_written_leaves_the_old_one_and_nothing_else(step, tmp_path, monkeypatch):
+    path = tmp_path / "scores.json"
+    write_atomically(path, "old")
+
+    def fail(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, step, fail)
+    with pytest.raises(OSError, match="No space left"):
+        write_atomically(path, "new")
+    assert path.read_text() == "old" and list(tmp_path.iterdir()) == [path]
+
+
+def test_a_folder_that_a_killed_process_began_is_begun_anew(tmp_path):
+    for name in (".partial-run", ".partial-replaced-run", "run"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "old").write_text("1")
+    write_folder(tmp_path / "run", lambda folder: (folder / "new").write_text("2"))
+    assert sorted(path.name for path in (tmp_path / "run").iterdir()) == [MARKER, "new"]
+    assert [path.name for path in tmp_path.iterdir()] == ["run"] and is_complete(tmp_path / "run")
+    write_folder(tmp_path / "deep" / "er" / "run", lambda folder: None)
+    assert is_complete(tmp_path / "deep" / "er" / "run")
+
+
+def test_a_marker_of_its_own_is_not_part_of_what_it_marks(tmp_path):
+    write_folder(tmp_path / "run", lambda folder: (folder / "a").write_text("1"))
+    (tmp_path / "run" / MARKER).write_text('{"a": [1, "other"]}')
+    assert not is_complete(tmp_path / "run")
+    (tmp_path / "run" / MARKER).write_text("{")
+    assert not is_complete(tmp_path / "run")
+
+
+def test_a_folder_is_made_once_however_many_want_it(tmp_path):
+    path = tmp_path / "cache" / "made"
+    made, begun, go_on = [], threading.Event(), threading.Event()
+
+    def write(folder):
+        made.append(folder)
+        begun.set()
+        go_on.wait(60)
+        (folder / "a").write_text("1")
+
+    first, second = (threading.Thread(target=make_folder_once, args=(path, write)) for _ in range(2))
+    first.start()
+    assert begun.wait(60)
+    second.start()
+    second.join(0.2)
+    assert second.is_alive() and not path.exists(), "it waits, and sees no half of it"
+    go_on.set()
+    first.join(60)
+    second.join(60)
+    assert len(made) == 1 and [file.name for file in path.iterdir()] == ["a"]
+    assert make_folder_once(path, lambda folder: pytest.fail("made again")) == path
+
+
+def test_a_folder_that_could_not_be_made_is_made_the_next_time(tmp_path):
+    def fail(folder):
+        (folder / "half").write_text("1")
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        make_folder_once(tmp_path / "made", fail)
+    assert not (tmp_path / "made").exists()
+    make_folder_once(tmp_path / "made", lambda folder: (folder / "a").write_text("1"))
+    assert [file.name for file in (tmp_path / "made").iterdir()] == ["a"]
+
+
+def test_a_folder_has_one_writer_until_it_is_done(tmp_path):
+    folder = tmp_path / "new" / "run"
+    with only_writer(folder):
+        assert folder.is_dir()
+        with pytest.raises(FileError, match="another run is writing to"), only_writer(folder):
+            pytest.fail("two writers")
+        with only_writer(tmp_path / "other"):
+            pass
+    with pytest.raises(ZeroDivisionError), only_writer(folder):
+        raise ZeroDivisionError
+    with only_writer(folder):
+        pass

@@ -270,3 +270,100 @@ def test_what_no_loader_reads_may_lie_beside_the_pinned_files(pinned, name):
 def test_a_hub_model_has_no_path():
     with pytest.raises(ValueError, match="owner/model is on the Hub and has no local path"):
         weights.Resolved("owner/model", "owner/model@abc", "abc").path  # noqa: B018
+
+
+def test_converted_weights_are_verified_made_once_and_named_by_what_made_them(pinned, tmp_path, monkeypatch):
+    from summarily.support import quantized_t5
+
+    made = []
+
+    def convert(source, target):
+        made.append(source)
+        (target / "config.json").write_text("{}")
+
+    weight = dataclasses.replace(weights.WEIGHTS["tiny"], convert=convert)
+    monkeypatch.setitem(weights.WEIGHTS, "tiny", weight)
+    monkeypatch.setattr(weights, "cache_folder", lambda: tmp_path / "cache")
+    folder = tmp_path / "cache" / "weights" / f"tiny-{weight.digest[:12]}-{quantized_t5.VERSION}"
+    file = pinned.folder / "model.safetensors"
+    content = file.read_bytes()
+    file.write_bytes(b"other weights")
+    with pytest.raises(weights.UntrustedWeights, match="changed"):
+        weights.resolve("tiny")
+    assert not made and not folder.exists()
+    file.write_bytes(content)
+    for _ in range(2):
+        resolved = weights.resolve("tiny")
+        assert resolved == weights.Resolved(str(folder), f"tiny@{weight.digest[:12]}")
+    assert made == [pinned.folder] and [file.name for file in folder.iterdir()] == ["config.json"]
+    monkeypatch.setattr(quantized_t5, "VERSION", "another")
+    assert weights.resolve("tiny").path != folder and len(made) == 2
+
+
+def test_files_that_no_loader_knows_are_hashed_if_there_are_no_others(tmp_path):
+    (tmp_path / "model.pkl").write_bytes(b"1")
+    first = weights.content_hash(tmp_path)
+    (tmp_path / "model.pkl").write_bytes(b"22")
+    assert weights.content_hash(tmp_path) != first
+    (tmp_path / "config.json").write_bytes(b"{}")
+    known = weights.content_hash(tmp_path)
+    (tmp_path / "model.pkl").write_bytes(b"333")
+    assert weights.content_hash(tmp_path) == known
+
+
+@pytest.mark.parametrize(
+    "ending", [".json", ".txt", ".model", ".safetensors", ".bin", ".tiktoken", ".npy", ".parquet"]
+)
+def test_every_file_that_a_loader_reads_is_part_of_the_hash(ending, tmp_path):
+    (tmp_path / "config.json").write_bytes(b"{}")
+    before = weights.content_hash(tmp_path)
+    (tmp_path / f"x{ending}").write_bytes(b"1")
+    assert weights.content_hash(tmp_path) != before
+
+
+def test_a_package_without_its_folder_is_refused(pinned, monkeypatch):
+    weight = dataclasses.replace(weights.WEIGHTS["tiny"], folder="tiny_weight/gone")
+    monkeypatch.setitem(weights.WEIGHTS, "tiny", weight)
+    with pytest.raises(MissingRequirement, match=r"need tiny-weight==1\.0"):
+        weights.check("tiny")
+
+
+def test_everything_that_is_wrong_is_named(pinned):
+    (pinned.folder / "config.json").unlink()
+    (pinned.folder / "model.safetensors").write_bytes(b"other")
+    (pinned.folder / "vocab.txt").write_text("a")
+    with pytest.raises(
+        weights.UntrustedWeights,
+        match=r"\(missing: config\.json; not pinned: vocab\.txt; changed: model\.safetensors\)",
+    ):
+        weights.resolve("tiny")
+
+
+def test_a_hub_that_does_not_answer_is_named_with_its_reason(monkeypatch):
+    import huggingface_hub
+    from huggingface_hub import constants
+
+    waited = []
+
+    class Api:
+        def model_info(self, model, revision=None, timeout=None):
+            waited.append(timeout)
+            raise ConnectionError("no route\nto host")
+
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
+    monkeypatch.setattr(huggingface_hub, "HfApi", Api)
+    with pytest.raises(MissingRequirement, match=r"\(ConnectionError: no route at revision 'v2'\)"):
+        weights.resolve("owner/model", revision="v2")
+    with pytest.raises(MissingRequirement, match=r"\(ConnectionError: no route\)"):
+        weights.check("owner/model")
+    assert waited == [10.0, 10.0]
+
+
+def test_a_path_may_begin_at_home(tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    (tmp_path / "model").mkdir()
+    (tmp_path / "model" / "config.json").write_text("{}")
+    weights.check("~/model")
+    resolved = weights.resolve("~/model")
+    assert resolved.path == tmp_path / "model" and resolved.revision is None
+    assert resolved.identity == f"model@{weights.content_hash(tmp_path / 'model')[:12]}"

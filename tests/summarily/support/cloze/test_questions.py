@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from summarily.support.cloze import marks, questions
-from summarily.support.cloze.entities import Entities
+from summarily.support.cloze.entities import Entities, clean_name, split_name
 from summarily.support.cloze.marks import PLACEHOLDER
 from summarily.support.cloze.questions import blank, make_cloze, parse_question_file, question_file
 from summarily.support.cloze.recognition import Mention
@@ -348,3 +348,131 @@ def test_a_name_longer_than_any_sentence_is_asked_whole():
     name = " ".join(["Verylongname"] * 300)
     [question] = make_cloze(f"Once upon a time {name} slept well.", names=[name]).questions
     assert question.text == "Once upon a time @placeholder"
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("the Guardian's", "Guardian"), ("U.S.", "U.S."), ("Burnley 1-0", "Burnley"), ("Burnley 1 – 0", "Burnley"),
+        ("an Apple", "Apple"), ("A Nation", "Nation"), ("Anna", "Anna"), ("“Oslo”,", "Oslo"), ("  New \n York ", "New York"),
+        ("Rangers'", "Rangers"), ("Arsenal ’S", "Arsenal"), ("12-3", ""), ("(!)", ""), ("Area 51", "Area 51"),
+    ],
+)  # fmt: skip
+def test_names_are_listed_without_what_is_not_theirs(name, expected):
+    assert clean_name(name) == expected
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("Arsenal beat Burnley", ["Arsenal", "Burnley"]),
+        ("Bank of England", ["Bank of England"]),
+        ("Ludwig van Beethoven", ["Ludwig van Beethoven"]),
+        ("wayne rooney", ["wayne rooney"]),
+        ("the Guardian reported of Oslo", ["Guardian", "Oslo"]),
+        ("saw Oslo", ["Oslo"]),
+        ("Oslo saw", ["Oslo"]),
+    ],
+)
+def test_what_a_recogniser_took_for_one_name(name, expected):
+    assert split_name(name) == expected
+
+
+@pytest.mark.parametrize(
+    ("full", "short", "kind", "count"),
+    [
+        ("Bank of England", "BOE", "ORG", 1),  # with and without function words
+        ("Bank of England", "B.E.", "ORG", 1),
+        ("Bank of England", "BX", "ORG", 2),
+        ("Bank of England", "Boe", "ORG", 2),  # no acronym
+        ("Premier League", "League", "ORG", 2),  # one word is too little
+        ("English Premier League", "Premier League", "ORG", 1),
+        ("English Premier League", "English Premier", "ORG", 2),
+        ("Republican", "Republicans", "ORG", 2),  # only peoples have a plural
+        ("Ann Mary Lee", "Mary Lee", "PERSON", 1),
+        ("Ann Mary Lee", "Ann Lee", "PERSON", 1),
+        ("Ann Mary Lee", "Ann Mary", "PERSON", 2),
+        ("Dr Lee", "Lee", "PERSON", 1),
+        ("Prof Sir Lee", "Lee", "PERSON", 1),
+        ("Sir", "Sir Lee", "PERSON", 2),  # a title alone is a name
+        ("Apple Co Ltd", "Apple", "ORG", 1),
+    ],
+)
+def test_what_is_another_name_of_the_same(full, short, kind, count):
+    for names in ((full, short), (short, full)):
+        assert len(Entities(Mention(name, kind) for name in names)) == count, names
+
+
+def test_surnames_that_are_too_short_or_somebody_elses_are_not_found_by_themselves():
+    assert people("Jet Li").anonymise("Li won.") == "Li won."
+    assert people("Jet Lio").anonymise("Lio won.") == "@entity0 won."
+    assert people("Ann Lee", "Lee Poe").anonymise("Lee met Poe.") == "Lee met @entity1."
+    assert entities(Ann_Lee="ORG").anonymise("Lee won.") == "Lee won.", "only people have one"
+    table = Entities([Mention("Michael Jordan", "PERSON"), Mention("Jordan", "GPE")])
+    assert table.anonymise("Jordan won.") == "@entity1 won."
+
+
+def test_a_known_person_with_words_around_is_that_person():
+    base = people("Ann Lee", "Bob")
+    for name in ("Minister Ann Lee", "Ann Lee Tuesday", "ANN LEE", "Lee"):
+        more = base.extended([Mention(name, "PERSON")])
+        assert more.names.keys() == base.names.keys(), name
+    assert base.extended([Mention("Minister Ann Lee", "PERSON")]) is base
+    assert len(base.extended([Mention("Minister Bob", "PERSON")])) == 3, "one name alone may be another's"
+    clubs = entities(Arsenal_Club="ORG")
+    assert len(clubs.extended([Mention("Great Arsenal Club", "PERSON")])) == 2
+    more = base.extended([Mention("Oslo", "GPE")])
+    assert more.find("oslo") == "@entity2" and "@entity2" in more and "@entity2" not in base
+    assert len(more) == 3 and base.find("Oslo") is None
+
+
+def test_of_equally_long_names_the_first_counts():
+    assert entities(Ann_Bob="ORG", Bob_Cat="ORG").anonymise("Ann Bob Cat") == "@entity0 Cat"
+    assert entities(Bob_Cat="ORG", Ann_Bob="ORG").anonymise("Ann Bob Cat") == "@entity1 Cat"
+
+
+def test_acronyms_are_found_with_and_without_dots():
+    table = Entities([Mention("NATO", "ORG"), Mention("UNESCO", "ORG"), Mention("U.K.", "GPE")])
+    assert table.anonymise("N.A.T.O. and nato") == "@entity0 and @entity0"
+    assert table.anonymise("the UK, the U.K and the u. k") == "the @entity2, the @entity2 and the @entity2"
+    assert "@entity1" not in table.anonymise("U.N.E.S.C.O."), "nobody writes that"
+
+
+def test_question_files_to_the_letter():
+    text = question_file("Oslo: @placeholder beat Ann Lee", "Bob", ["Oslo", "Ann Lee", "Bob"])
+    assert (
+        text
+        == "-\n\n-\n\n@entity1: @placeholder beat @entity2\n\n@entity0\n\n@entity0:Bob\n@entity1:Oslo\n@entity2:Ann Lee"
+    )
+    given = {"@entity7": "Star: Wars", "@entity3": "Bob"}
+    by_name, by_id = (
+        question_file("@placeholder saw Bob", answer, given) for answer in ("Star: Wars", "@entity7")
+    )
+    assert by_name == by_id and parse_question_file(by_id).names == given
+    assert parse_question_file(by_id).question == "@placeholder saw @entity3"
+    assert parse_question_file("u\n\np\n\n@placeholder\n\n@entity0\n\n@entity0 : Ann\n\n@entity1:Bob\nno name\n") == (
+        "u", "p", "@placeholder", "@entity0", {"@entity0": "Ann", "@entity1": "Bob"}
+    )  # fmt: skip
+    assert questions.is_question_file("a\n\nb\n\n@placeholder\n\nc") and not questions.is_question_file(
+        "a\n\n@placeholder\n\nc"
+    )
+
+
+def test_names_are_people_if_they_have_two_words_and_the_source_names_more():
+    cloze = make_cloze("Ramsey beat Oslo.", names=["Aaron Ramsey", "Oslo", Mention("Rome", "GPE")])
+    assert [q.text for q in cloze.questions] == ["@placeholder beat @entity1.", "@entity0 beat @placeholder."]
+    asked = []
+
+    def recognise(texts):
+        asked.append(list(texts))
+        return [[Mention("Ann Lee", "PERSON")], [Mention("Lee", "PERSON")], [Mention("Oslo", "GPE")]][
+            : len(texts)
+        ]
+
+    cloze = make_cloze(["Lee won.", "Oslo cheered."], source="Ann Lee came.", recognise=recognise)
+    assert asked == [["Lee won.", "Oslo cheered.", "Ann Lee came."]]
+    assert [(q.text, q.answer) for q in cloze.questions] == [
+        ("@placeholder won.", "@entity0"),
+        ("@placeholder cheered.", "@entity2"),
+    ]
+    assert make_cloze([], recognise=lambda texts: pytest.fail("nothing to read")).questions == []
