@@ -6,7 +6,8 @@ import math
 import numpy as np
 import pytest
 
-from summarily.metrics.meta_evaluation.correlation import COEFFICIENTS, LEVELS, correlate
+from summarily.metrics.meta_evaluation import significance
+from summarily.metrics.meta_evaluation.correlation import COEFFICIENTS, LEVELS, coefficient, correlate
 from summarily.metrics.meta_evaluation.significance import (
     bootstrap,
     interval,
@@ -223,3 +224,92 @@ def test_an_interval_needs_half_of_the_values():
     assert interval(half, 0.5) == (0.75, 2.25, 4)
     fewer = interval(np.append(half, np.nan), 0.5)
     assert math.isnan(fewer.low) and math.isnan(fewer.high) and fewer.defined == 4
+
+
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("alternative", ["greater", "two-sided"])
+def test_p_values_count_what_is_at_least_as_far(level, alternative):
+    (x, y, human), inputs, systems = some_data(ties=True)
+    for first, second in ((x, y), (y, x)):
+        made = permutation_test(
+            first, second, human, inputs, systems, level, "pearson", alternative=alternative, resamples=80
+        )
+        correlations = [
+            correlate(values, human, level, "pearson", inputs, systems).value for values in (first, second)
+        ]
+        assert made.difference == pytest.approx(correlations[0] - correlations[1], abs=1e-12)
+        far = np.abs(made.samples) if alternative == "two-sided" else made.samples
+        reach = abs(made.difference) if alternative == "two-sided" else made.difference
+        assert made.as_extreme == sum(far >= reach - 1e-12) and made.p == (made.as_extreme + 1) / 81
+        assert made.resamples == len(made.samples) == 80
+    same = permutation_test(x, x, human, inputs, systems, level, "pearson", resamples=9)
+    assert (same.difference, same.p, same.as_extreme) == (0.0, 1.0, 9), "ties count"
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_blocks_change_nothing(level, monkeypatch):
+    (x, y, human), inputs, systems = some_data(ties=True, ragged=True)
+
+    def both():
+        test = permutation_test(x, y, human, inputs, systems, level, "spearman", resamples=11)
+        return test.samples, bootstrap(
+            [x, y], human, inputs, systems, level, "spearman", "both", resamples=11
+        )
+
+    whole = both()
+    monkeypatch.setattr(significance, "_CELLS_AT_ONCE", 4 * len(human))
+    for made, expected in zip(both(), whole, strict=True):
+        assert np.allclose(made, expected, atol=1e-12, equal_nan=True) and made.shape == expected.shape
+
+
+@pytest.mark.parametrize(("level", "name"), itertools.product(LEVELS, COEFFICIENTS))
+def test_a_summary_without_a_score_is_absent_for_that_metric_alone(level, name):
+    (x, y, human), inputs, systems = some_data(ties=True)
+    holes = x.copy()
+    holes[[0, 7, 20]] = np.nan
+    draws = bootstrap([holes, y], human, inputs, systems, level, name, resamples=5)
+    assert np.allclose(
+        draws[1], bootstrap([y], human, inputs, systems, level, name, resamples=5)[0], atol=1e-12
+    )
+    rows = np.flatnonzero(~np.isnan(holes))
+    names = list(dict.fromkeys(inputs))
+    of_inputs = np.random.default_rng(0).multinomial(len(names), [1 / len(names)] * len(names), size=5)
+    for draw in range(5):
+        chosen, new_inputs, new_systems = [], [], []
+        for row in rows:
+            for copy in range(of_inputs[draw, names.index(inputs[row])]):
+                chosen.append(row)
+                new_inputs.append(f"{inputs[row]}.{copy}")
+                new_systems.append(systems[row])
+        expected = correlate(x[chosen], human[chosen], level, name, new_inputs, new_systems).value
+        assert draws[0, draw] == pytest.approx(expected, abs=1e-9, nan_ok=True)
+
+
+def test_people_who_do_not_tell_summaries_apart_tell_no_metric_apart():
+    (x, y, _), inputs, systems = some_data()
+    result = permutation_test(x, y, [1.0] * len(x), inputs, systems, resamples=5)
+    assert np.isnan(result.samples).all() and math.isnan(result.p)
+
+
+def test_limits():
+    assert resampling_for(8) == "both" and resampling_for(7) == "inputs"
+    assert 0 < williams(0.5, 0.3, 0.6, 4) < 0.5
+    assert math.isnan(coefficient("pearson", [1.0], [2.0])) and coefficient("pearson", [1, 2], [3, 5]) == 1.0
+    assert math.isnan(coefficient("kendall", [1, 2], [3, 3])) and math.isnan(
+        coefficient("kendall", [3, 3], [1, 2])
+    )
+    with pytest.raises(ValueError, match="resample is 'rows'"):
+        bootstrap([[1, 2]], [1, 2], "ab", "xx", resample="rows")
+
+
+def test_draws_repeat_with_the_seed():
+    (x, y, human), inputs, systems = some_data()
+    one, same, other = (
+        bootstrap([x], human, inputs, systems, "pooled", resamples=4, seed=seed) for seed in (0, 0, 1)
+    )
+    assert (one == same).all() and not (one == other).any()
+    tests = [
+        permutation_test(x, y, human, inputs, systems, resamples=4, generator=seed).samples
+        for seed in (0, 0, 1)
+    ]
+    assert (tests[0] == tests[1]).all() and not (tests[0] == tests[2]).all()

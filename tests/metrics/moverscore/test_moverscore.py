@@ -15,6 +15,8 @@ from scipy.optimize import linprog
 
 from summarily.metrics import InputError, MissingRequirement, load
 from summarily.metrics.encoding import Encoded
+from summarily.metrics.moverscore import ngrams
+from summarily.metrics.moverscore.ngrams import Keep, Kept, bags_of_ngrams, squared_distances
 from summarily.metrics.moverscore.scorer import Moverscore
 from tests.metrics import tiny
 
@@ -309,3 +311,113 @@ def test_options_are_checked():
     ):  # fmt: skip
         with pytest.raises(InputError, match=f"{option}="):
             load("moverscore", **{option: value})
+
+
+# --- n-grams, one by one ----------------------------------------------------------------------------------
+
+
+def text_of(tokens: str, special: str = "", offsets=None) -> Encoded:
+    names = tokens.split()
+    states = {1: torch.eye(len(names)) * 2} if names else {1: torch.zeros(0, 1)}
+    return Encoded(
+        [ord(t[0]) for t in names], names, offsets, [t in special.split() for t in names], False, states
+    )
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ((frozenset(), False, True), "[CLS] The cat ▁sat ĠOn [SEP]"),
+        ((frozenset({"the", "on", "ran"}), False, True), "[CLS] cat ▁sat [SEP]"),
+        ((frozenset(), True, True), "[CLS] The cat ##s ▁sat ĠOn [SEP]"),
+        ((frozenset(), True, False), "[CLS] The cat ##s ▁sat ĠOn [SEP]"),
+    ],
+)
+def test_what_is_kept_of_a_text(options, expected):
+    encoded = text_of("[CLS] The cat ##s ▁sat ĠOn ! Ġ. [SEP]", special="[CLS] [SEP]")
+    kept = Keep(*options)(encoded, "")
+    assert " ".join(encoded.tokens[i] for i in kept.positions) == expected and not kept.is_empty
+    assert Keep(frozenset({"[cls]", "[sep]", "a"}), False, True)(
+        text_of("[CLS] A [SEP]", "[CLS] [SEP]"), ""
+    ).is_empty
+
+
+def test_unmarked_pieces_are_those_that_touch_a_word():
+    #       0  "snow" 4 "fall" 8 "." 9 "2" 10   12 "in"
+    text = "snowfall.2  in"
+    offsets = [(0, 0), (0, 4), (4, 8), (8, 9), (9, 10), (12, 14), (0, 0)]
+    encoded = text_of("<s> snow fall . 2 in </s>", special="<s> </s>", offsets=offsets)
+    kept = Keep(frozenset(), False, False)(encoded, text)
+    assert [encoded.tokens[i] for i in kept.positions] == ["<s>", "snow", "2", "in", "</s>"]
+    without = Encoded(encoded.ids, encoded.tokens, None, encoded.special, False)
+    assert len(Keep(frozenset(), False, False)(without, text).positions) == 6, "all but the full stop"
+
+
+def test_ngrams_have_the_weighted_mean_and_the_sum_of_weights():
+    weight = {"a": 1.0, "b": 0.0, "c": 3.0, "d": 0.0, "e": 0.0}
+    encoded = text_of("a b c d e")
+    (bag,) = bags_of_ngrams([Kept(encoded, [0, 1, 2, 3, 4])], [1], 2, lambda token: weight[chr(token)])
+    assert bag.names == ["a b", "b c", "c d"] and bag.masses.tolist() == [1.0, 3.0, 3.0]
+    assert bag.vectors.tolist() == torch.eye(5)[[0, 2, 2]].tolist() and not bag.nothing_to_move
+    (pair,) = bags_of_ngrams([Kept(encoded, [0, 2, 4])], [1], 2, lambda token: weight[chr(token)] + 1)
+    assert pair.names == ["a c", "c e"] and pair.masses.tolist() == [6.0, 5.0]
+    assert pair.vectors[0] == pytest.approx(np.array([1, 0, 2, 0, 0]) / math.sqrt(5), abs=1e-6)
+    (nothing,) = bags_of_ngrams([Kept(encoded, [1, 3])], [1], 1, lambda token: weight[chr(token)])
+    assert nothing.nothing_to_move and nothing.names == []
+
+
+@pytest.mark.parametrize("size", [1, 2, 3])
+@pytest.mark.parametrize("pooled", [1, 5, 1024])
+def test_texts_taken_together_keep_their_ngrams_apart(size, pooled, monkeypatch):
+    generator = torch.Generator().manual_seed(size)
+    texts = []
+    for length in (3, 1, 4, 2, 5, 1):
+        tokens = [chr(97 + i) for i in range(length)]
+        states = {layer: torch.randn(length, 4, generator=generator) for layer in (1, 2)}
+        encoded = Encoded([ord(t) for t in tokens], tokens, None, [False] * length, False, states)
+        texts.append(Kept(encoded, [i for i in range(length) if i != 1]))
+    alone = [next(bags_of_ngrams([text], [1, 2], size, float)) for text in texts]
+    monkeypatch.setattr(ngrams, "_POOLED_TOKENS", pooled)
+    together = list(bags_of_ngrams(texts, [1, 2], size, float))
+    for one, other, text in zip(together, alone, texts, strict=True):
+        assert one.names == other.names and one.masses.tolist() == other.masses.tolist()
+        assert np.allclose(one.vectors, other.vectors, atol=1e-6) and one.vectors.shape[1] == 12
+        assert len(one.masses) == max(1, len(text.positions) - size + 1)
+
+
+def test_close_vectors_keep_their_distance():
+    a = np.array([[1.0, 0.0]])
+    angles = np.array([0.0, 1e-9, 1e-3, 0.5, math.pi])
+    found = squared_distances(a, np.stack([np.cos(angles), np.sin(angles)], 1))[0]
+    assert found == pytest.approx(4 * np.sin(angles / 2) ** 2, rel=1e-9, abs=1e-30) and found[0] == 0
+
+
+def test_texts_and_tokens_are_counted_once_or_as_often_as_they_stand():
+    long = "snow fell in oslo " * 40
+    score = load("moverscore", model=tiny.checkpoint("bert"), max_length=9).compute(
+        [long, long, "."], [["snow", long], "", "snow"]
+    )
+    assert score.counts == {"truncated": 3, "empty_predictions": 1, "empty_references": 1}
+    encoder = load("moverscore", model=tiny.checkpoint("bert"), max_length=9).encoder
+    assert score.cost["tokens"] == sum(len(text) for text in encoder.tokenize([long, "snow", "", "."]))
+
+
+def test_the_dearest_move_stands_first_and_the_signature_names_the_words():
+    metric = load("moverscore", stop_words=["On", "the"])
+    moves = metric.explain("Snow fell in Oslo on Monday.", "Trains stood still.")["plans"][0]["moves"]
+    costs = [move["mass"] * move["distance"] for move in moves]
+    assert costs == sorted(costs, reverse=True) and costs[0] > costs[-1]
+    assert "on" not in {move["from"] for move in moves}
+    assert metric.explain("", ["Snow.", "!"])["plans"][1] == {
+        "reference": "!",
+        "moverscore": 0.0,
+        "moves": [],
+    }
+    signatures = [
+        str(load("moverscore", stop_words=words).signature()) for words in (["a", "B"], ["b", "A"], True)
+    ]
+    assert signatures[0] == signatures[1] != signatures[2] and "|stop_words:custom@" in signatures[0]
+    assert "|stop_words:no|subwords:no|refs:max|" in str(load("moverscore").signature())
+    assert "single_pair" not in str(load("moverscore").signature()) and "|idf:no|" in str(
+        load("moverscore").signature()
+    )

@@ -130,6 +130,53 @@ def test_the_paper_preset_says_how_to_get_infersent():
         load("vert", preset="paper").check()
 
 
+def test_the_best_reference_is_that_of_the_best_vert():
+    metric = load("vert", multi_reference="max")
+    assert metric._aggregate([(0.2, 0.9, 4.0), (0.6, 0.5, 1.5), (0.5, 0.8, 1.0)]) == (0.6, 0.5, 1.5)
+    assert load("vert")._aggregate([(0.2, 0.9, 4.0), (0.6, 0.5, 1.0)]) == pytest.approx((0.4, 0.7, 2.5))
+
+
+def test_everything_that_is_missing_is_counted():
+    long = "Snow fell in Oslo. " * 60
+    score = load("vert", model=checkpoint("bert")).compute(
+        [long, "of the", "Qxwvv snow."], [["Snow.", "", long], "Snow.", "Zzyyxq vvkkqj."]
+    )
+    assert score.counts == {
+        "out_of_vocabulary": 3,
+        "empty_predictions": 1,
+        "empty_references": 2,
+        "truncated": 2,
+        "clipped": 1 + 1 + 1,
+    }
+    # Words that are kept and have a vector: 180 and 1 and 180, and 1, and 1.
+    assert score.cost["tokens"] == 180 + 1 + 180 + 1 + 1
+
+
+def test_too_many_words_are_cut_and_counted(monkeypatch):
+    from summarily.metrics.vert import scorer
+
+    monkeypatch.setattr(scorer, "_MAX_POINTS", 1)
+    score = load("vert").compute(["cat cat dog", "cat"], [["stocks stocks snow", "cat"], "cat"])
+    assert score.counts["truncated"] == 2, "one of two points against two, and against one"
+    distances = score.explain(0)["references"]
+    monkeypatch.undo()
+    assert distances[0]["distance"] == parts("cat", "stocks")[2], "the heaviest are left"
+
+
+def test_cosines_of_equal_and_empty_vectors():
+    assert cosine(np.array([0.1, 0.2]), np.array([0.1, 0.2])) == 1.0
+    assert cosine(np.zeros(2), np.ones(2)) == cosine(np.ones(2), np.zeros(2)) == 0.0
+    assert cosine(np.array([1.0, 0.0]), np.array([-3.0, 0.0])) == -1.0
+    assert cosine(np.array([3.0, 4.0]), np.array([4.0, 3.0])) == pytest.approx(0.96)
+    assert parts("Snow fell.", " ")[1] == 0.0
+
+
+def test_the_signature_names_every_option():
+    text = str(load("vert", alpha=2, multi_reference="max", stop_words=False).signature())
+    assert "|stop_words:none|alpha:2.0|refs:max|solver:exact|" in text
+    assert "|pooling:mean|" in text and "|out_of_vocabulary:drop|" in text
+
+
 # --- with InferSent ---
 
 
@@ -168,3 +215,15 @@ def test_infersent_scores_do_not_depend_on_the_batch(infersent):
     ]
     assert together == pytest.approx(alone, abs=1e-5)
     assert together[3] == 0.0
+
+
+def test_infersent_reads_many_texts_in_batches(infersent, monkeypatch):
+    from summarily.metrics.vert import scorer
+
+    texts = ["go", "Snow fell.", "go left and then right", "right", "left and left. go."]
+    encoder = load("vert", model=infersent)._sentence_encoder
+    whole = encoder.embed(texts)
+    monkeypatch.setattr(scorer, "_INFERSENT_BATCH", 2)
+    assert np.allclose(encoder.embed(texts), whole, atol=1e-6) and whole.shape == (5, 32)
+    assert len({tuple(row.round(4)) for row in whole}) == 5
+    assert encoder.truncated(texts) == [False] * 5 and encoder.requests(texts) == []
