@@ -318,3 +318,28 @@ def test_the_command_shows_a_bundled_article_and_its_summary(headlines, capsys):
 
 def test_the_public_name():
     assert summarily.Summarizer is Summarizer
+
+
+def test_the_command_counts_what_the_model_does_not_read(tiny_summarizer, tmp_path, monkeypatch, capsys):
+    for part in ("model", "tokenizer"):
+        tiny_summarizer[part].save_pretrained(tmp_path)
+    monkeypatch.setattr("sys.stdin", io.StringIO("snow fell\n" + "the cat sat on a mat " * 12 + "\n"))
+    assert main(["summarize", "-", "--lines", "--model", str(tmp_path)]) == 0
+    said = capsys.readouterr()
+    assert len(said.out.splitlines()) == 2
+    assert "summarily: 1 of 2 texts (the first is texts[1]) are longer than the 32 tokens" in said.err
+
+
+def test_without_the_base_the_default_summarizer_says_how_to_get_it(tmp_path, monkeypatch, capsys):
+    import importlib.metadata
+
+    def absent(name):
+        raise importlib.metadata.PackageNotFoundError(name)
+
+    monkeypatch.setenv("SUMMARILY_CACHE", str(tmp_path))
+    monkeypatch.setattr(importlib.metadata, "distribution", absent)
+    story = tmp_path / "story.txt"
+    story.write_text(STORY)
+    assert main(["summarize", str(story)]) != 0
+    said = capsys.readouterr().err
+    assert 'pip install "summarily[offline]"' in said and len(said.strip().splitlines()) == 1
