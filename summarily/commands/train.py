@@ -34,6 +34,14 @@ def add_parser(subparsers: Any) -> argparse.ArgumentParser:
         default=True,
         help="go on with the run in the output folder; --no-resume moves it aside and starts afresh",
     )
+    parser.add_argument(
+        "--profile",
+        metavar="STEPS",
+        nargs="?",
+        const=5,
+        type=int,
+        help="only say where the time of a step goes, by a few of them (default: 5); no run is read or written",
+    )
     parser.set_defaults(run=run)
     return parser
 
@@ -52,6 +60,8 @@ def run(args: argparse.Namespace) -> int:
     if not sys.stderr.isatty():
         datasets.disable_progress_bars()
         transformers.utils.logging.disable_progress_bar()
+    if args.profile is not None:
+        return _profile(recipe, args)
     output = Path(args.output or Path("runs") / Path(args.recipe).stem)
     result = train(recipe, output, data=args.data, resume=args.resume)
     from accelerate import PartialState
@@ -59,6 +69,17 @@ def run(args: argparse.Namespace) -> int:
     if PartialState().is_main_process:
         _report(result, output)
     return 0 if result.status == "finished" else 128 + signal.Signals[result.reason]
+
+
+def _profile(recipe: Any, args: argparse.Namespace) -> int:
+    from accelerate import PartialState
+
+    from summarily.modeling.training.profiling import profile
+
+    measured = profile(recipe, args.data, args.profile)
+    if PartialState().is_main_process:
+        print("\n".join(measured.lines()))
+    return 0
 
 
 def _report(result: Any, output: Path) -> None:
