@@ -3,12 +3,26 @@
 from __future__ import annotations
 
 import math
+from types import SimpleNamespace
 
 import pytest
 import torch
 
 from summarily.metrics import matching
-from summarily.metrics.matching import Bag, Idf, Match, alignment, greedy_match, harmonic_mean
+from summarily.metrics.base import Example
+from summarily.metrics.encoding import Encoded
+from summarily.metrics.matching import (
+    Bag,
+    Idf,
+    Match,
+    Matcher,
+    alignment,
+    checked_idf,
+    greedy_match,
+    harmonic_mean,
+    over_references,
+)
+from summarily.support.errors import InputError
 
 
 def some_bags(count: int, seed: int) -> list[Bag]:
@@ -80,3 +94,100 @@ def test_idf_counts_documents_not_occurrences(smoothed):
         Idf(3, expected, not smoothed),
     ]
     assert len({idf.digest, *(other.digest for other in others)}) == 4
+
+
+def test_references_are_combined_by_the_rule():
+    matches = [Match(0.9, 0.1, 0.18), Match(0.4, 0.6, 0.48), Match(0.2, 0.8, 0.32)]
+    assert over_references(matches, "max") == (0.9, 0.8, 0.48)
+    assert over_references(matches, "best") == (0.4, 0.6, 0.48)
+    assert over_references(matches, "mean") == pytest.approx((0.5, 0.5, 0.98 / 3), rel=1e-15)
+    with pytest.raises(InputError, match="multi_reference='min'"):
+        over_references(matches, "min")
+
+
+def test_the_idf_option():
+    assert [checked_idf(idf) for idf in (False, True, "references", "unsmoothed")] == [
+        False,
+        "references",
+        "references",
+        "unsmoothed",
+    ]
+    with pytest.raises(InputError, match="idf='sources'"):
+        checked_idf("sources")
+
+
+class Letters:
+    """An encoder whose tokens are letters, each a direction of its own; layer 2 turns all vowels to one."""
+
+    tokenizer = SimpleNamespace(cls_token_id=0, sep_token_id=1)
+
+    def tokenize(self, texts):
+        return self.encode(texts, [])
+
+    def encode(self, texts, layers):
+        return [self._encode(text, layers) for text in texts]
+
+    def _encode(self, text, layers):
+        letters = ["[", *text[:4], "]"]
+        ids = [0, *(ord(letter) for letter in text[:4]), 1]
+        special = [True, *(False for _ in text[:4]), True]
+        states = {
+            layer: torch.eye(128)[[ord("a") if layer == 2 and x in "eiou" else ord(x) for x in letters]] * 3
+            for layer in layers
+        }
+        return Encoded(ids, letters, None, special, len(text) > 4, states)
+
+
+EXAMPLES = [Example("abc", ("abd", "xbc")), Example("", ("abcde",)), Example("abc", ("", "abd"))]
+
+
+def test_a_matcher_scores_counts_and_asks_for_what_it_needs():
+    matcher = Matcher(Letters(), layer=1, multi_reference="mean")
+    matched = matcher.score(EXAMPLES, None)
+    third = 1 / 3
+    expected = [(2 * third,) * 3, (0.0,) * 3, (third,) * 3]
+    for match, values in zip(matched.matches, expected, strict=True):
+        assert match == pytest.approx(values, abs=1e-6)
+    assert matched.counts == {"truncated": 1, "empty_predictions": 1, "empty_references": 1}
+    assert matched.tokens == 5 + 5 + 5 + 2 + 6, "each distinct text once"
+    (request,) = matcher.requests(EXAMPLES)
+    assert request.encoder is matcher.encoder and list(request.layers) == [1]
+    assert list(request.texts) == ["abc", "abd", "xbc", "", "abcde"]
+    vowels = Matcher(Letters(), layer=2).score([Example("ab", ("eb",))], None)
+    assert vowels.matches == [pytest.approx((1.0, 1.0, 1.0), abs=1e-6)]
+
+
+@pytest.mark.parametrize(("idf", "smoothed"), [("references", True), ("unsmoothed", False)])
+def test_idf_counts_a_reference_as_often_as_it_is_given(idf, smoothed):
+    matcher = Matcher(Letters(), layer=1, idf=idf)
+    statistics = matcher.statistics(EXAMPLES)
+    documents = [
+        [0, 97, 98, 100, 1],
+        [0, 120, 98, 99, 1],
+        [0, 97, 98, 99, 100, 1],
+        [0, 1],
+        [0, 97, 98, 100, 1],
+    ]
+    assert statistics == Idf.count(documents, smoothed)
+    assert statistics.documents == 5 and statistics.frequencies[ord("d")] == 3
+    assert Matcher(Letters(), layer=1).statistics(EXAMPLES) is None
+    with pytest.raises(InputError, match="a single call has none"):
+        matcher.score(EXAMPLES, None)
+    with pytest.raises(InputError, match="a single call has none"):
+        matcher.align("abc", "abd", None)
+    # Every weight comes from the statistics, those of the marks at both ends too.
+    (match,) = matcher.score([Example("ax", ("ab",))], statistics).matches
+    precision = (statistics(0) + statistics(97) + statistics(1)) / sum(map(statistics, (0, 97, 120, 1)))
+    recall = (statistics(0) + statistics(97) + statistics(1)) / sum(map(statistics, (0, 97, 98, 1)))
+    assert match[:2] == pytest.approx((precision, recall), rel=1e-5) and precision != recall
+
+
+def test_an_alignment_has_both_directions():
+    aligned = Matcher(Letters(), layer=1).align("ab", "bcd", None)
+    assert aligned["reference"] == "bcd"
+    assert [(t["token"], t["similarity"], t["weight"]) for t in aligned["precision"]] == [
+        ("a", 0.0, 0.5),
+        ("b", pytest.approx(1.0), 0.5),
+    ]
+    assert [t["token"] for t in aligned["recall"]] == ["b", "c", "d"]
+    assert aligned["recall"][0]["match"] == "b" and aligned["recall"][0]["weight"] == pytest.approx(1 / 3)

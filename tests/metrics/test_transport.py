@@ -167,3 +167,78 @@ def test_a_plan_is_right_to_the_last_digits():
     assert made.cost == emd([1, 1], [1, 1], costs) == 2.0
     assert emd([1, 1], [1, 1], [[1.0, 2.0], [2.0 - 1e-6, 3.0]]) == pytest.approx(2.0 - 5e-7, abs=1e-12)
     assert emd([3, 1], [1, 3], [[0.0, 1.0], [1.0, 0.0]]) == 0.5
+
+
+def test_keys_say_which_points_are_the_same():
+    cloud = Cloud([[1.0], [5.0], [2.0], [9.0]], [1, 2, 3, 0], keys=["a", "b", "a", "c"])
+    assert cloud.keys == ["a", "b"] and len(cloud) == 2 and cloud.place == {"a": 0, "b": 1}
+    assert cloud.points.tolist() == [[1.0], [5.0]] and cloud.masses.tolist() == [4, 2] and cloud.total == 6
+    other = Cloud([[1.0], [5.0]], [2, 1], keys=["x", "a"])
+    # "a" stays where it is, though its point is another: 1/3 of the mass; 1/3 goes from a and 1/3 from b to x.
+    made = plan(cloud, other)
+    assert [(flow.source, flow.target) for flow in made.flows] == [(0, 0), (0, 1), (1, 0)]
+    assert [flow.mass for flow in made.flows] == pytest.approx([1 / 3] * 3)
+    assert [flow.distance for flow in made.flows] == [0.0, 0.0, 4.0] and made.cost == pytest.approx(4 / 3)
+    with pytest.raises(TransportError, match="2 masses and 1 keys do not fit"):
+        Cloud([[1.0], [2.0]], [1, 1], keys=["a"])
+    with pytest.raises(TransportError, match="do not fit"):
+        Cloud([1.0, 2.0], [1, 1], keys=["a", "b"])
+
+
+def test_counted_points_are_taken_as_they_are():
+    points, counts = np.array([[0.0], [3.0]]), np.array([1, 2])
+    counted, checked = Cloud.of_counts(points, counts, ["a", "b"], 3), Cloud(points, counts, ["a", "b"])
+    assert (counted.total, counted.is_whole, counted.place) == (
+        checked.total,
+        checked.is_whole,
+        checked.place,
+    )
+    assert counted.points is points and counted.masses is counts
+    assert distance(counted, Cloud([[3.0]], [1], ["b"])) == 1.0
+
+
+def test_flows_stand_in_the_order_of_their_sources():
+    made = plan(Cloud([[0.0], [1.0], [5.0]], [2, 1, 1]), Cloud([[5.0], [0.0], [2.0]], [1, 1, 2]))
+    assert made.flows == [(0, 1, 0.25, 0.0), (0, 2, 0.25, 2.0), (1, 2, 0.25, 1.0), (2, 0, 0.25, 0.0)]
+    assert made.cost == 0.75
+    assert emd_plan([0, 2, 1], [1, 0, 2], [[9.0, 9, 9], [1, 9, 2], [3, 9, 1]]).flows == [
+        (1, 0, 1 / 3, 1.0),
+        (1, 2, 1 / 3, 2.0),
+        (2, 2, 1 / 3, 1.0),
+    ]
+
+
+def test_infinite_costs_and_rows_that_do_not_fit_are_an_error():
+    with pytest.raises(TransportError, match="infinity"):
+        emd([1, 1], [1, 1], [[1.0, float("inf")], [1.0, 1.0]])
+    for source, target, costs in (
+        ([[1]], [1], [[1.0]]),
+        ([1], [[1]], [[1.0]]),
+        ([1, 1], [1], [[1.0, 1.0]]),
+    ):
+        with pytest.raises(TransportError, match="do not fit"):
+            emd(source, target, costs)
+
+
+@pytest.mark.parametrize(("named", "threads"), [("3", 3), ("1", 1), ("0", None), ("", None), ("many", None)])
+def test_threads_are_as_many_as_the_environment_says(named, threads, monkeypatch):
+    import os
+
+    from summarily.metrics import transport
+
+    monkeypatch.setenv("OMP_NUM_THREADS", named)
+    for cores in (2, 100):
+        monkeypatch.setattr(os, "sched_getaffinity", lambda _, cores=cores: set(range(cores)), raising=False)
+        assert transport._default_threads() == (threads or min(8, cores))
+
+
+def test_few_problems_are_solved_where_they_are(monkeypatch):
+    import threading
+
+    def here(_):
+        return threading.current_thread() is threading.main_thread()
+
+    assert all(in_threads(here, range(15), threads=2)) and all(in_threads(here, range(100), threads=1))
+    assert not any(in_threads(here, range(16), threads=2))
+    monkeypatch.setenv("OMP_NUM_THREADS", "2")
+    assert not any(in_threads(here, range(16)))

@@ -195,3 +195,69 @@ def test_wrong_choices_are_named():
         load_reader("first", "minilm")
     with pytest.raises(InputError, match="reads no numbered ids; leave relabel= out"):
         load_reader("cross", attentive(), relabel=False)
+
+
+def answers(name, passage, question):
+    return load_reader(name).answer([passage], [[question]], [NAMES])[0][0]
+
+
+def test_baselines_say_how_sure_they_are():
+    passage = "@entity0 slept. @entity1 rode a horse. @entity1 fell. @entity1 rose. @entity2 saw the horse."
+    assert answers("most-frequent", passage, "@placeholder rode") == ("@entity1", 3 / 5, "Burnley")
+    assert answers("first", passage, "@placeholder rode") == ("@entity0", 1.0, "Oslo")
+    # "horse" is near the second and the third, "rode" near the first two: of those with both, the first in the text.
+    assert answers("overlap", passage, "@placeholder rode horse")[:2] == ("@entity0", 2 / 6)
+    assert answers("overlap", "@entity5 slept. @entity2 ate.", "@placeholder flew") == ("@entity5", 0.5, None)
+    assert answers("most-frequent", "@entity0 and @entity0", "@entity0 met @placeholder") == (
+        "@entity0",
+        1.0,
+        "Oslo",
+    )
+
+
+def test_an_entity_has_the_probability_of_all_its_mentions():
+    import math
+
+    scores = {("@entity0", 0): 2.0, ("@entity1", 9): 1.5, ("@entity1", 20): 1.5, ("@entity2", 30): -800.0}
+    answer = readers._from_mentions(scores, NAMES)
+    masses = [1.0, 2 * math.exp(-0.5), 0.0]
+    assert answer.entity == "@entity1" and answer.name == "Burnley"
+    assert answer.probability == pytest.approx(masses[1] / sum(masses), rel=1e-12)
+    assert readers._from_mentions({}, NAMES) == (None, 0.0, None)
+    assert readers._from_scores({"@entity1": [0.5], "@entity0": [0.5]}, NAMES)[:2] == ("@entity1", 0.5)
+
+
+def test_the_zero_shot_reader_looks_at_the_sentences_that_name_the_candidate(monkeypatch):
+    import numpy as np
+
+    reader = load_reader("zero-shot")
+    passage = "@entity0 slept. @entity1 rode. @entity0 ate."
+    vectors = {
+        "Oslo slept.": [1.0, 0.0],
+        "Burnley rode.": [0.0, 2.0],
+        "Oslo ate.": [3.0, 4.0],
+        "Oslo flew": [0.0, 5.0],
+        "Burnley flew": [4.0, 3.0],
+    }
+    monkeypatch.setattr(reader.encoder, "embed", lambda texts: np.array([vectors[text] for text in texts]))
+    # Oslo is like "Oslo ate." by 0.8 (and like no other of its sentences), Burnley like "Burnley rode." by 0.6.
+    (answer,) = reader.answer([passage], [["@placeholder flew"]], [NAMES])[0]
+    odds = np.exp(readers._SHARPNESS * np.array([0.8, 0.6]))
+    assert answer.entity == "@entity0" and answer.probability == pytest.approx(odds[0] / odds.sum())
+
+
+def test_a_mention_counts_in_a_window_that_holds_it_whole():
+    asked = readers._Asked(0, "who?", "Ann Lee met Bob", [(0, 7, "@entity0"), (12, 15, "@entity1")])
+    offsets = [(0, 0), (0, 3), (0, 0), (0, 3), (4, 7), (8, 11), (12, 15)]
+    own = [False, False, False, True, True, True, True]
+    first, last = [9.0, 9, 9, 1, 2, 3, 4], [9.0, 9, 9, 10, 20, 30, 40]
+    assert list(readers._mention_scores(asked, offsets, own, first, last)) == [
+        (("@entity0", 0), 21.0),
+        (("@entity1", 12), 44.0),
+    ]
+    assert list(readers._mention_scores(asked, offsets[:5], own[:5], first, last)) == [
+        (("@entity0", 0), 21.0)
+    ]
+    assert list(readers._mention_scores(asked, offsets[4:], own[4:], first[4:], last[4:])) == [
+        (("@entity1", 12), 44.0)
+    ]

@@ -174,6 +174,94 @@ def test_explanations_add_up(bart):
     assert sum(t["log_probability"] for t in tokens) / len(tokens) == pytest.approx(float(score), rel=1e-5)
 
 
+@pytest.mark.parametrize(
+    ("rule", "expected"),
+    [("max", (-2.5, -1.0, -3.0)), ("best", (-2.5, -2.0, -3.0)), ("mean", (-3.0, -5 / 3, -13 / 3))],
+)
+def test_likelihoods_of_several_references_by_rule(bart, rule, expected):
+    metric = load("bartscore", variant="likelihood", model=bart, multi_reference=rule)
+    values = {"bartscore_precision": [-1.0, -2.0, -2.0], "bartscore_recall": [-5.0, -3.0, -5.0]}
+    found = metric._over_references(values)  # F: -3, -2.5 and -3.5
+    assert tuple(found[key] for key in metric.keys) == pytest.approx(expected)
+
+
+def test_likelihood_counts_texts_and_tokens(bart):
+    long = "Snow fell in Oslo. " * 60
+    metric = load("bartscore", variant="likelihood", model=bart)
+    score = metric.compute(["Snow", "", long], [["Rain", long], " ", long])
+    assert score.counts == {"truncated": 2, "empty_predictions": 1, "empty_references": 1}
+    size = {text: len(ids_of(bart, text)[0]) for text in ("Snow", "Rain", "", long)}
+    assert size[long] == 64
+    # Both directions of every distinct pair; that of the long text with itself is one pair.
+    pairs = [("Snow", "Rain"), ("Snow", long), ("", "")]
+    expected = sum(2 * (size[a] + size[b]) for a, b in pairs) + 2 * size[long]
+    assert score.cost["tokens"] == expected
+    forward = load("bartscore", variant="likelihood", model=bart, direction="reference->prediction")
+    assert forward.compute([long], [["Rain", "Snow"]]).counts["truncated"] == 1
+    assert forward.keys == ("bartscore",)
+    assert metric.keys == ("bartscore", "bartscore_precision", "bartscore_recall")
+
+
+def test_likelihoods_are_the_same_in_any_batch_and_budgets_are_kept(bart, monkeypatch):
+    from summarily.metrics.bartscore.likelihood import LikelihoodModel
+
+    texts = tiny.texts()[:8]
+    pairs = [(source, target) for source in texts[:4] for target in texts[4:]]
+    predictions, sources = [target for _, target in pairs], [source for source, _ in pairs]
+    shapes = []
+    original = LikelihoodModel._pad
+
+    def pad(self, given):
+        shapes.append((len(given), max(len(text.ids) for text in given)))
+        return original(self, given)
+
+    monkeypatch.setattr(LikelihoodModel, "_pad", pad)
+    found = {}
+    for budget in (1, 40, 100_000):
+        shapes.clear()
+        options = {"variant": "likelihood", "model": bart, "direction": "source->prediction"}
+        score = load("bartscore", **options, token_budget=budget).compute(predictions, predictions, sources)
+        found[budget] = score.per_example["bartscore"]
+        assert all(rows == 1 or rows * width <= budget for rows, width in shapes)
+    assert shapes == [(4, shapes[0][1]), (16, shapes[1][1])], "all at once, if there is room"
+    for budget in (1, 40):
+        assert found[budget] == pytest.approx(found[100_000], abs=1e-5)
+    assert found[1] == pytest.approx([by_hand(bart, *pair) for pair in pairs], abs=1e-5)
+
+
+def test_the_signature_says_what_ran(bart):
+    def text(**options):
+        return str(load("bartscore", model=bart, **options).signature())
+
+    assert "|variant:embedding|" in text() and "|idf:no|" in text() and "|refs:max|truncation:64|" in text()
+    assert "|layer:2|" in text(layer=2) and "|side:encoder|layer:3|" in text(side="encoder", layer=3)
+    likely = text(variant="likelihood", dtype="bfloat16", max_length=9, multi_reference="best")
+    assert "|variant:likelihood|" in likely and "|direction:f|" in likely
+    assert "|refs:best|truncation:9|dtype:bfloat16|" in likely and "dtype" not in text()
+
+
+def test_an_explanation_takes_one_reference_or_several(bart):
+    metric = load("bartscore", model=bart)
+    one, several = metric.explain("Snow fell.", "Rain."), metric.explain("Snow fell.", ["Rain.", "Snow."])
+    assert [part["reference"] for part in one["alignments"]] == ["Rain."] and one[
+        "prediction"
+    ] == "Snow fell."
+    assert [part["reference"] for part in several["alignments"]] == ["Rain.", "Snow."]
+    score = metric.compute(["Snow fell."], [["Rain.", "Snow."]])
+    assert several["bartscore"] == pytest.approx(float(score), abs=1e-5)
+    told = load("bartscore", model=bart, variant="likelihood").explain("Snow fell.", ["Rain.", "Snow."])
+    directions = [(part["given"], part["target"]) for part in told["likelihoods"]]
+    assert directions == [
+        ("Rain.", "Snow fell."),
+        ("Snow.", "Snow fell."),
+        ("Snow fell.", "Rain."),
+        ("Snow fell.", "Snow."),
+    ]
+    assert told["bartscore_precision"] == pytest.approx(
+        max(by_hand(bart, text, "Snow fell.") for text in ("Rain.", "Snow.")), abs=1e-5
+    )
+
+
 # --- the light preset -----------------------------------------------------------------------------------------
 
 # Invented: a reference, what a summary could say instead, and a summary of something else.

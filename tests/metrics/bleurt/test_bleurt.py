@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from summarily.metrics import load
-from summarily.metrics.bleurt.scorer import PAPER_MODEL, Bleurt, Pair, PairModel
+from summarily.metrics.bleurt.scorer import PAPER_MODEL, Bleurt, Pair, PairModel, best_matches
 from summarily.modeling.bleurt.modeling_bleurt import BleurtForScoring
 from summarily.modeling.bleurt.tokenization_bleurt import PairTokenizer
 from summarily.support.errors import InputError, MissingRequirement
@@ -112,7 +112,7 @@ def test_cut_and_empty_texts_are_counted():
     assert score.counts == {"truncated": 1, "empty_predictions": 1, "empty_references": 1}
     assert all(value == value for value in score.per_example["bleurt"])
     short = load("bleurt", model=tiny_bleurt(), max_length=9).compute([long], [long])
-    assert short.counts["truncated"] == 1 and short.cost.get("tokens", 9) == 9
+    assert short.counts["truncated"] == 1 and short.cost["tokens"] == 9
 
 
 def test_the_signature_names_what_changes_the_numbers():
@@ -124,6 +124,44 @@ def test_the_signature_names_what_changes_the_numbers():
     other = str(load("bleurt", model=tiny_bleurt(pooling="first")).compute(["a"], ["a"]).signature)
     assert other not in texts
     assert "refs:max" in texts[0] and "truncation:64" in texts[0]
+    assert "truncation:9|" in texts[1] and "refs:mean" in texts[2] and "dtype:bfloat16" in texts[3]
+    assert "dtype" not in texts[0] and "unit" not in texts[0] and "max_references" not in texts[0]
+
+
+def test_counts_and_tokens_are_those_of_the_pairs():
+    metric = load("bleurt", model=tiny_bleurt(), max_length=20)
+    long = "snow fell in oslo " * 40
+    score = metric.compute([long, long, "Snow."], [[long, "Snow."], long, "Snow."])
+    assert score.counts == {"truncated": 3, "empty_predictions": 0, "empty_references": 0}
+    tokenizer = PairTokenizer.from_pretrained(tiny_bleurt())
+    short = tokenizer(["Snow."], ["Snow."])["input_ids"].shape[1]
+    assert score.cost["tokens"] == 20 + 20 + short, "two of the pairs are the same"
+    by_sentence = load("bleurt", model=tiny_bleurt(), max_length=20, unit="sentence")
+    counts = by_sentence.compute([f"Snow. {long}.", "Snow."], ["Snow. Snow.", "Snow."]).counts
+    assert counts["truncated"] == 1, "one pair, though two of its parts are cut"
+
+
+def test_one_model_serves_all_metrics_of_its_kind():
+    one, other = (
+        load("bleurt", model=tiny_bleurt(), multi_reference=rule).loaded for rule in ("max", "mean")
+    )
+    assert one is other
+    half = load("bleurt", model=tiny_bleurt(), dtype="bfloat16").loaded
+    assert half is not one and next(half.model.parameters()).dtype == torch.bfloat16
+    assert next(one.model.parameters()).dtype == torch.float32 and not one.model.training
+
+
+def test_sentences_of_both_sides_count_alike():
+    table = [
+        ("a", "x", 0.9),
+        ("a", "y", 0.1),
+        ("b", "x", 0.2),
+        ("b", "y", 0.3),
+        ("c", "x", -0.4),
+        ("c", "y", -0.6),
+    ]
+    assert best_matches(table) == pytest.approx(((0.9 + 0.3 - 0.4) / 3 + (0.9 + 0.3) / 2) / 2)
+    assert best_matches([("a", "x", -2.0)]) == -2.0
 
 
 def test_an_explanation_says_what_each_word_adds():
@@ -135,6 +173,14 @@ def test_an_explanation_says_what_each_word_adds():
     assert [entry["word"] for entry in first["words"]] == ["Snow", "fell", "in", "Oslo."]
     without = metric.compute(["Snow fell Oslo."], ["Snow fell."]).mean["bleurt"]
     assert first["words"][2]["adds"] == pytest.approx(first["bleurt"] - without, abs=1e-5)
+    second = explained["references"][1]
+    stocks = plain_scores(tiny_bleurt(), ["Stocks fell."] * 2, ["Snow fell in Oslo.", "fell in Oslo."])
+    assert second["bleurt"] == pytest.approx(stocks[0], abs=1e-5)
+    assert second["words"][0]["adds"] == pytest.approx(stocks[0] - stocks[1], abs=1e-5)
+    mean = load("bleurt", model=tiny_bleurt(), multi_reference="mean")
+    told = mean.explain("Snow fell in Oslo.", ["Snow fell.", "Stocks fell."])
+    assert told["bleurt"] == pytest.approx((first["bleurt"] + second["bleurt"]) / 2, abs=1e-5)
+    assert told["prediction"] == "Snow fell in Oslo." and told["metric"] == "bleurt"
 
 
 def test_a_port_is_scored_too():

@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from summarily.metrics.meta_evaluation.correlation import coefficient, correlate
+from summarily.metrics.meta_evaluation.correlation import coefficient, correlate, partial
 from summarily.metrics.meta_evaluation.significance import williams
 
 X = [[1, 9, 2], [4, 5, 2], [6, 7, 2]]
@@ -74,3 +74,12 @@ def test_williams_is_calibrated_on_equal_metrics():
         matrix = np.corrcoef([human, a, b])
         rejected += williams(matrix[0, 1], matrix[0, 2], matrix[1, 2], 60, "two-sided") < 0.05
     assert 0.035 <= rejected / 1500 <= 0.065
+
+
+def test_a_partial_correlation_is_that_of_the_residuals():
+    x, y, z = np.random.default_rng(3).normal(size=(3, 40)) + np.random.default_rng(4).normal(size=40)
+    rest = [values - np.polyval(np.polyfit(z, values, 1), z) for values in (x, y)]
+    correlations = [coefficient("pearson", *pair) for pair in ((x, y), (x, z), (y, z))]
+    assert partial(*correlations) == pytest.approx(coefficient("pearson", *rest), abs=1e-12)
+    several = partial([0.5, 0.24, 0.5, 0.5], [0.6, 0.6, 1.0, 0.6], [0.4, 0.4, 0.4, -1.0])
+    assert several[:2] == pytest.approx([0.26 / math.sqrt(0.64 * 0.84), 0.0]) and np.isnan(several[2:]).all()

@@ -340,3 +340,71 @@ def test_pairs_are_cut_to_the_square_of_the_limit(sizes, expected):
     bags = [SimpleNamespace(cloud=cloud) for cloud in clouds]
     assert movers.too_many(*bags, max_points=4) == (expected != sizes)
     assert not movers.too_many(bags[0], SimpleNamespace(cloud=None), 4)
+
+
+def test_the_larger_side_is_bounded_too():
+    one, many = (transport.Cloud(np.arange(float(n))[:, None], np.ones(n, int)) for n in (1, 200))
+    assert movers.most_points(one, many, 10) == 80, "8 times the limit, though 100 distances would fit"
+    assert tuple(map(len, movers.fit(one, many, 10))) == (1, 80)
+
+
+@every_metric
+def test_words_and_empty_texts_are_counted(name):
+    metric = load(name)
+    predictions = ["Snow fell qxwvv.", "of the", "Snow fell qxwvv."]
+    counted = metric.compute(predictions, [["Dog dog barked.", ""], "Zzyyxq vvkkqj slept.", "..."])
+    assert counted.counts == {
+        "out_of_vocabulary": 1 + 2 + 1,
+        "empty_predictions": 1,
+        "empty_references": 2,
+        "truncated": 0,
+    }
+    assert counted.cost["tokens"] == 3 + 3 + 3 + 3, "stop words are none"
+
+
+@every_metric
+def test_unknown_words_are_the_same_only_if_they_are_as_often(name):
+    assert score(name, "qxwvv zzyyxq zzyyxq", "qxwvv qxwvv zzyyxq") == 0.0
+    assert score(name, "qxwvv qxwvv zzyyxq", "qxwvv zzyyxq qxwvv") == 1.0
+    assert score(name, "qxwvv", "qxwvv zzyyxq", on_empty=0.5) == 0.5
+
+
+@every_metric
+def test_flows_stand_by_what_they_cost(name):
+    metric = load(name, multi_reference="mean")
+    told = metric.explain(PREDICTION, ["Stocks fell.", REFERENCE])
+    costs = [flow["cost"] for flow in told["flows"]]
+    assert costs == sorted(costs, reverse=True) and costs[0] > 0
+    assert all(flow["cost"] == flow["mass"] * flow["distance"] for flow in told["flows"])
+    each = [score(name, PREDICTION, reference) for reference in ("Stocks fell.", REFERENCE)]
+    assert told["score"] == pytest.approx(sum(each) / 2) and told["reference"] == 1
+    assert math.exp(-told["distance"]) == pytest.approx(each[1])
+    assert {flow["to"] for flow in told["flows"] if flow["to_unit"] == "word"} <= set(word_texts(REFERENCE))
+
+
+def test_a_contextual_text_is_cut_after_the_sentence_that_reaches_the_limit():
+    embedder = contextual("wms", context="sentence", max_points=3).embedder
+    assert embedder._parts("Snow fell. Dogs bark. Rain.") == ([("Snow fell.", 2), ("Dogs bark.", 2)], True)
+    assert embedder._parts("Snow fell. The dog. Rain.") == ([("Snow fell.", 2), ("The dog.", 1)], True)
+    assert embedder._parts("Snow fell. Of the. Rain.") == ([("Snow fell.", 2), ("Rain.", 1)], False)
+    assert contextual("wms").embedder._parts("Snow fell. Rain.") == ([("Snow fell. Rain.", 0)], False)
+
+
+def test_layers_are_named_once_and_in_order():
+    assert contextual("wms", layers=[2, 1, 2, -1]).embedder.layers == [1, 2, 6]
+    assert contextual("wms").embedder.layers == [4, 5, 6]
+    assert "|refs:mean|on_empty:0.25|max_points:7|" in str(
+        load("wms", multi_reference="mean", on_empty=0.25, max_points=7).signature()
+    )
+
+
+def test_stop_words_are_words_in_any_case_and_order():
+    assert movers.chosen_stop_words(["The", "a"]) == (frozenset({"the", "a"}), "custom-2-11a3ae8f")
+    assert movers.chosen_stop_words({"a", "THE"})[1] == "custom-2-11a3ae8f"
+    assert movers.chosen_stop_words(False) == (frozenset(), "none")
+    for wrong in ("the", ["the", 1]):
+        with pytest.raises(InputError, match="expected True, False, or a collection of words"):
+            movers.chosen_stop_words(wrong)
+    for infinite in (math.inf, -math.inf):
+        with pytest.raises(InputError, match="expected a finite number"):
+            load("wms", on_empty=infinite)

@@ -6,7 +6,7 @@ import re
 import pytest
 
 from summarily.support.errors import InputError, InputTypeError
-from summarily.support.inputs import checked_text, literal, rows_of
+from summarily.support.inputs import checked_text, literal, parse_json, read_json, read_text, rows_of
 
 
 @pytest.mark.parametrize("values", [["a", "b"], ("a", "b"), (text for text in "ab"), {"a": 1, "b": 2}.keys()])
@@ -69,3 +69,34 @@ def test_what_is_no_text_is_refused(value, error, message):
 def test_options_of_the_command_line_are_values(text, value):
     found = literal(text)
     assert found == value and type(found) is type(value)
+
+
+def test_what_is_nested_too_deeply_is_a_text():
+    deep = "[" * 100_000
+    assert literal(deep) == deep
+
+
+@pytest.mark.parametrize(
+    "text, message",
+    [
+        ("[1", "x.json is not JSON: Expecting ',' delimiter at column 3."),
+        ('{"a": 1,\n "b" 2}', "x.json is not JSON: Expecting ':' delimiter at column 6 of line 2."),
+        ('{"a": 1, "b": 2, "a": 3}', "x.json is not JSON that can be read: 'a' stands in it twice."),
+        ("[" * 100_000, "x.json is not JSON that can be read: it is nested too deeply."),
+    ],
+)
+def test_what_is_no_json_is_named_with_its_place(text, message):
+    with pytest.raises(InputError, match=f"^{re.escape(message)}$"):
+        parse_json("x.json", text)
+
+
+def test_files_of_json_and_text(tmp_path):
+    file = tmp_path / "x.json"
+    file.write_text('{"Zürich": [1, 2.5, null]}', encoding="utf-8")
+    assert read_json(file) == read_json(file, dict) == {"Zürich": [1, 2.5, None]}
+    with pytest.raises(InputError, match=r"x\.json holds a dict; expected a list\.$"):
+        read_json(file, list)
+    file.write_bytes(b"ab\xff")
+    for read in (read_json, read_text):
+        with pytest.raises(InputError, match=r"x\.json is not UTF-8 \(byte 2\); convert it first\.$"):
+            read(file)
