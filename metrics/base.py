@@ -296,6 +296,9 @@ class Metric(ABC):
     def score_examples(self, examples: Sequence[Example], statistics: Any) -> Values:
         """Score some examples. Must not depend on which other examples are in the call."""
 
+    counts_corpus: bool = False
+    """Does it have `statistics`? Those of parts of a corpus must add up (`+`) to those of the whole."""
+
     def statistics(self, examples: Sequence[Example]) -> Any:
         """What has to be known about the whole corpus before any example is scored, such as idf."""
         return None

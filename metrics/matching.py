@@ -156,6 +156,11 @@ class Idf:
             number += 1
         return cls(number, frequencies, smoothed)
 
+    def __add__(self, other: Idf) -> Idf:
+        """Of both collections of documents together."""
+        frequencies = Counter(self.frequencies) + Counter(other.frequencies)
+        return Idf(self.documents + other.documents, frequencies, self.smoothed)
+
     def __call__(self, token: int) -> float:
         if self.smoothed:
             return math.log((self.documents + 1) / (self.frequencies.get(token, 0) + 1))

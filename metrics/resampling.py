@@ -6,7 +6,7 @@ pooled scores such as APES, a ratio of sums, are handled like means.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -62,39 +62,62 @@ def mean_intervals(
     mean = w @ values / w.sum()
     # Standard error of a ratio of sums, linearised; for equal weights it is the usual one.
     error = np.sqrt((w**2) @ (values - mean) ** 2) / w.sum()
+    low, high = studentised_bounds(
+        mean, error, n, confidence, lambda: _studentised_deviations(values - mean, w, resamples, seed, error)
+    )
+    return {key: (float(low[i]), float(high[i])) for i, key in enumerate(columns)}
+
+
+def studentised_bounds(
+    mean: np.ndarray, error: np.ndarray, n: int, confidence: float, deviations: Callable[[], np.ndarray]
+) -> tuple[np.ndarray, np.ndarray]:
+    """The ends of the intervals of several means with their standard errors, from resampled deviations divided by
+    their own errors, `[resamples, means]`; by Student's t where the examples are too few to resample."""
     if n < FEWEST_FOR_BOOTSTRAP:
         from scipy.stats import t as student
 
         half = student.ppf(0.5 + confidence / 2, n - 1) * error * np.sqrt(n / (n - 1))
         low, high = mean - half, mean + half
     else:
-        deviations = _studentised_deviations(values - mean, w, resamples, seed, error)
-        tails = np.quantile(deviations, [0.5 + confidence / 2, 0.5 - confidence / 2], axis=0)
+        tails = np.quantile(deviations(), [0.5 + confidence / 2, 0.5 - confidence / 2], axis=0)
         low, high = mean - tails[0] * error, mean - tails[1] * error
     # A column that does not vary has no uncertainty to show.
     constant = error <= 1e-12 * np.maximum(1.0, np.abs(mean))
-    low, high = np.where(constant, mean, low), np.where(constant, mean, high)
-    return {key: (float(low[i]), float(high[i])) for i, key in enumerate(columns)}
+    return np.where(constant, mean, low), np.where(constant, mean, high)
 
 
 def _studentised_deviations(
     centred: np.ndarray, w: np.ndarray, resamples: int, seed: int, error: np.ndarray
 ) -> np.ndarray:
     blocks = []
-    k = centred.shape[1]
+    stacked = moments(centred, w)
+    for counts in _counts(len(w), resamples, np.random.default_rng(seed)):
+        blocks.append(deviations_of(counts @ stacked, error))
+    return np.vstack(blocks)
+
+
+def moments(values: np.ndarray, w: np.ndarray) -> np.ndarray:
+    """What has to be added up over examples, `[examples, 3 columns + 2]`, for a weighted mean and its error."""
     w2 = (w**2)[:, None]
-    stacked = np.hstack([w[:, None] * centred, w2 * centred, w2 * centred**2, w[:, None], w2])
+    return np.hstack([w[:, None] * values, w2 * values, w2 * values**2, w[:, None], w2])
+
+
+def mean_and_error(sums: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The weighted means of each row of sums of `moments`, and the linearised standard error of each."""
+    k = (sums.shape[1] - 2) // 3
+    total = np.where(sums[:, -2:-1] > 0, sums[:, -2:-1], np.nan)
+    mean = sums[:, :k] / total
+    variance = sums[:, 2 * k : 3 * k] - 2 * mean * sums[:, k : 2 * k] + mean**2 * sums[:, -1:]
+    return mean, np.sqrt(np.maximum(variance, 0)) / total
+
+
+def deviations_of(sums: np.ndarray, error: np.ndarray, centre: np.ndarray | float = 0.0) -> np.ndarray:
+    """How far the mean of each resample is from the centre, in its own errors."""
     # Resamples that miss every unusual example have almost no error of their own; a floor keeps them finite.
     floor = 0.05 * error
-    for counts in _counts(len(w), resamples, np.random.default_rng(seed)):
-        sums = counts @ stacked
-        total = np.where(sums[:, -2:-1] > 0, sums[:, -2:-1], np.nan)
-        mean = sums[:, :k] / total
-        variance = sums[:, 2 * k : 3 * k] - 2 * mean * sums[:, k : 2 * k] + mean**2 * sums[:, -1:]
-        own = np.sqrt(np.maximum(variance, 0)) / total
-        with np.errstate(invalid="ignore", divide="ignore"):
-            blocks.append(mean / np.maximum(own, floor))
-    return np.nan_to_num(np.vstack(blocks), nan=0.0)
+    mean, own = mean_and_error(sums)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return np.nan_to_num((mean - centre) / np.maximum(own, floor), nan=0.0)
 
 
 class PairedTest(NamedTuple):

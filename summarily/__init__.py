@@ -17,6 +17,7 @@ from summarily.support.version import __version__
 if TYPE_CHECKING:
     from summarily.metrics.hooks import compute_metrics, reward
     from summarily.metrics.scorecard import Comparison, Scorecard, compare, score
+    from summarily.metrics.streaming import score_stream, scorer
     from summarily.modeling.generation.summarizer import Summarizer, checkpoint
     from summarily.support.sample import load_sample
 
@@ -24,6 +25,8 @@ _WHERE = {
     "score": "summarily.metrics.scorecard",
     "compare": "summarily.metrics.scorecard",
     "Scorecard": "summarily.metrics.scorecard",
+    "score_stream": "summarily.metrics.streaming",
+    "scorer": "summarily.metrics.streaming",
     "Comparison": "summarily.metrics.scorecard",
     "compute_metrics": "summarily.metrics.hooks",
     "reward": "summarily.metrics.hooks",
@@ -44,6 +47,8 @@ __all__ = [
     "register",
     "reward",
     "score",
+    "score_stream",
+    "scorer",
 ]
 
 

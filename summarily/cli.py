@@ -121,6 +121,18 @@ def _add_score(commands: Any) -> None:
         choices=["good", "mediocre", "broken"],
         help="score the bundled sample; which of its systems (default: good)",
     )
+    parser.add_argument(
+        "--stream",
+        action="store_true",
+        help="score a table of any size in constant memory; --json FILE.parquet then gets the scores row by row, and a "
+        "run that was stopped goes on",
+    )
+    parser.add_argument(
+        "--on-error",
+        default="stop",
+        choices=["stop", "skip"],
+        help="with --stream: what to do at a row that cannot be scored (default: %(default)s)",
+    )
     parser.set_defaults(run=_score)
 
 
@@ -185,6 +197,10 @@ def _add_inputs(parser: argparse.ArgumentParser) -> None:
 def _score(options: argparse.Namespace) -> int:
     from summarily.metrics.scorecard import score
 
+    if options.stream:
+        return _score_stream(options)
+    if options.on_error != "stop":
+        raise _bad("--on-error goes with --stream.")
     references, sources, table = _references(options)
     if options.sample:
         predictions = table[options.sample]
@@ -209,6 +225,30 @@ def _score(options: argparse.Namespace) -> int:
         distributed=True,
     )
     _report(card, options)
+    return 0
+
+
+def _score_stream(options: argparse.Namespace) -> int:
+    from summarily.metrics.streaming import Columns, score_stream
+
+    if not options.data or options.predictions or options.references or options.sources or options.sample:
+        raise _bad(
+            "--stream reads a table: a jsonl, csv or parquet file, a folder of them, or a data set by name."
+        )
+    card = score_stream(
+        options.data,
+        _selection(options),
+        options.preset,
+        options.confidence,
+        Columns(options.prediction_column, options.reference_column, options.source_column),
+        options.json,
+        options.on_error,
+        split=options.split,
+        config=options.config,
+    )
+    print(card.table(signatures=not options.no_signatures))
+    if options.json:
+        print(f"\nrows written to {options.json}")
     return 0
 
 

@@ -95,6 +95,7 @@ class Bartscore(Metric):
         self.side = _check_choice("side", side or "decoder", SIDES)
         self.layer = layer
         self.idf = checked_idf(idf)
+        self.counts_corpus = bool(self.idf)
         self.direction = _check_choice("direction", direction or "f", DIRECTIONS)
         self.multi_reference = multi_reference
         self.encoder_options: dict[str, Any] = {

@@ -111,6 +111,7 @@ class Bertscore(Metric):
         self.revision = revision
         self.layer = layer
         self.idf = checked_idf(idf)
+        self.counts_corpus = bool(self.idf)
         self.rescale = defaults["rescale"] if rescale is None else rescale
         self.multi_reference = multi_reference
         self.prefix_space = defaults["prefix_space"] if prefix_space is None else prefix_space

@@ -37,6 +37,9 @@ class Statistics:
     predictions: Idf
     references: Idf
 
+    def __add__(self, other: Statistics) -> Statistics:
+        return Statistics(self.predictions + other.predictions, self.references + other.references)
+
     @property
     def digest(self) -> str:
         return f"{self.predictions.digest}+{self.references.digest}"
@@ -115,6 +118,7 @@ class Moverscore(Metric):
         self.revision = revision
         self.distance = _check_choice("distance", distance or DISTANCES[variant], ("squared", "euclidean"))
         self.idf = preset == "paper" if idf is None else bool(idf)
+        self.counts_corpus = self.idf
         self.stop_words = _stop_words(stop_words)
         self.subwords = subwords
         self.multi_reference = multi_reference
