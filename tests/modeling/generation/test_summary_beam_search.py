@@ -453,16 +453,32 @@ def salient(document):
     return torch.rand(SOURCE, generator=torch.Generator().manual_seed(document))
 
 
+@functools.cache
+def attended(document, prefix):
+    """What the steps of a summary up to the one behind `prefix` have attended to, one number for each source token."""
+    before = attended(document, prefix[:-1]) if prefix else [0.0] * SOURCE
+    return [a + b for a, b in zip(before, next_token(document, prefix)[1].tolist(), strict=True)]
+
+
+@functools.cache
+def log_probabilities(document, prefix):
+    return next_token(document, prefix)[0].tolist()
+
+
+@functools.cache
+def excess_and_lack(document, prefix):
+    """The coverage and the entity penalty of strength one."""
+    pairs = list(zip(salient(document).tolist(), attended(document, prefix), strict=True))
+    return sum(max(a - 1.0, 0.0) for _, a in pairs), sum(max(e - a, 0.0) for e, a in pairs)
+
+
 def plain_search(document, early_stopping, alpha=0.0, beta=0.0, gamma=0.0, penalty_form="paper", ends=(2,)):
     """The best summaries that a beam of plain Python lists finds, and after how many tokens it stopped early."""
     released = penalty_form == "released"
 
     def penalties(prefix):  # of a summary before its last token
-        steps = [next_token(document, prefix[:i])[1].tolist() for i in range(len(prefix) + 1)]
-        attended = [sum(column) for column in zip(*steps, strict=True)]
-        coverage = beta * sum(max(a - 1.0, 0.0) for a in attended)
-        wanted = salient(document).tolist()
-        return coverage, gamma * sum(max(e - a, 0.0) for e, a in zip(wanted, attended, strict=True))
+        excess, lack = excess_and_lack(document, prefix)
+        return beta * excess, gamma * lack
 
     def final(log, length, coverage, lacking):
         divisor = ((5 + length + released) / 6) ** alpha
@@ -473,7 +489,7 @@ def plain_search(document, early_stopping, alpha=0.0, beta=0.0, gamma=0.0, penal
         candidates = []
         for log, prefix in running:
             coverage, lacking = penalties(prefix)
-            for token, value in enumerate(next_token(document, prefix)[0].tolist()):
+            for token, value in enumerate(log_probabilities(document, prefix)):
                 score = final(log + value, length, coverage, lacking)
                 candidates.append((log + value - coverage, log + value, score, (*prefix, token)))
         candidates.sort(reverse=True)

@@ -80,3 +80,14 @@ def test_the_helper_imports_nothing_of_the_working_folder(tmp_path, monkeypatch)
     finally:
         helper.end()
     assert mention.name == "Angela Merkel" and not (tmp_path / "ran").exists()
+
+
+@pytest.mark.parametrize(
+    "text", ["Snow fell in Oslo. " * 60_000, "x" * 1_100_000], ids=["sentences", "one word"]
+)
+def test_no_piece_is_longer_than_spacy_reads_at_once(text):
+    assert len(text) > 1_000_000, "which spaCy refuses"
+    pieces = list(_pieces(text))
+    assert max(map(len, pieces)) <= recognition._LONGEST_PIECE < 1_000_000
+    assert sum(piece.count("Oslo") for piece in pieces) == text.count("Oslo")
+    assert "".join(pieces).replace(" ", "") == text.replace(" ", "")
