@@ -8,9 +8,11 @@ import peft
 import pytest
 import torch
 from transformers import AutoConfig, AutoModel, AutoModelForSeq2SeqLM, T5ForConditionalGeneration
+from transformers.activations import NewGELUActivation
 
 from summarily.modeling import LedT5Config, LedT5ForConditionalGeneration, LedT5Model
 from summarily.modeling.generation.shared_cross_attention import SharedCrossAttentionCache
+from summarily.modeling.sparse_t5 import fuse_gelu
 from tests.modeling.common import (
     Seq2SeqModelChecks,
     assert_same_gradients,
@@ -263,3 +265,15 @@ def test_the_encoder_compiles_in_one_graph():
             run(batch["input_ids"], batch["attention_mask"]).last_hidden_state for run in (compiled, encoder)
         )
     torch.testing.assert_close(states, expected)
+
+
+def test_one_operation_computes_t5s_gelu_and_its_gradient():
+    batch = padded_batch(T5_SIZES["vocab_size"])
+    t5, fused = tiny_t5(flan=True), tiny_t5(flan=True)
+    fuse_gelu(fused)
+    assert not any(isinstance(module, NewGELUActivation) for module in fused.modules())
+    torch.testing.assert_close(fused(**batch).logits, t5(**batch).logits, rtol=1e-5, atol=1e-5)
+    for model in (t5, fused):
+        model(**batch).loss.backward()
+    for (name, ours), (_, theirs) in zip(fused.named_parameters(), t5.named_parameters(), strict=True):
+        torch.testing.assert_close(ours.grad, theirs.grad, rtol=1e-4, atol=1e-6, msg=name)
