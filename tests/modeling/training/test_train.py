@@ -629,6 +629,7 @@ def test_an_adapter_is_all_that_a_run_with_a_frozen_model_learns_keeps_and_ships
     assert any(value.abs().max() > 0 for name, value in learned.items() if "lora_B" in name)
     hub = tmp_path / "run" / "hub"
     assert not (hub / "model.safetensors").exists() and (hub / "adapter_model.safetensors").exists()
+    assert str(tmp_path) not in (hub / "config.json").read_text()
     assert "Not scored by this run." in (hub / "README.md").read_text() and result.scores == {}
 
     whole = AutoModelForSeq2SeqLM.from_pretrained(merged(hub))
