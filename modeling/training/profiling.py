@@ -65,10 +65,10 @@ class Profile:
         yield f"{'all':<24}{whole:>16.4f}{'':>9}  {self.tokens / whole:,.0f} tokens a second"
         yield ""
         total = sum(operation.seconds for operation in self.operations)
-        yield f"{'operation':<44}{'seconds a step':>16}{'share':>9}{'calls':>9}"
+        yield f"{'operation':<60}{'seconds a step':>16}{'share':>9}{'calls':>9}"
         for operation in self.operations[:OPERATIONS]:
             yield (
-                f"{operation.name[:43]:<44}{operation.seconds:>16.4f}{operation.seconds / total:>9.1%}{operation.calls:>9,}"
+                f"{operation.name[:59]:<60}{operation.seconds:>16.4f}{operation.seconds / total:>9.1%}{operation.calls:>9,}"
             )
 
 
