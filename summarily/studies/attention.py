@@ -10,11 +10,11 @@ recall and VERT beside the first words of the source.
 from __future__ import annotations
 
 import argparse
-import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from summarily.studies import report
 from summarily.studies.runner import Cell, predictions, results, run_cells
 
 MECHANISMS = {
@@ -89,13 +89,10 @@ def score_study(cells: Sequence[Cell], folder: Path, lead: Sequence[str]) -> dic
         name: score(texts, references, metrics=["rouge", "vert"], confidence=0.95)
         for name, texts in systems.items()
     }
-    rows = {}
+    rows: dict[str, dict[str, Any]] = {}
     for name, card in cards.items():
-        means = {**card["rouge"].mean, **card["vert"].mean}
-        intervals = {**(card["rouge"].interval or {}), **(card["vert"].interval or {})}
         rows[name] = {
-            "scores": {key: means[key] for key in COLUMNS},
-            "intervals": {key: list(intervals[key][:2]) for key in COLUMNS},
+            **report.scores_of(card, COLUMNS),
             "distinct": len(set(systems[name])),
             **{key: stored.get(name, {}).get(key) for key in ("step", "minutes", "parameters")},
             "loss": stored.get(name, {}).get("scores", {}).get("loss"),
@@ -105,24 +102,35 @@ def score_study(cells: Sequence[Cell], folder: Path, lead: Sequence[str]) -> dic
     tests = [paired_test(recalls[name], recalls[BASELINE]) for name in others]
     for name, p in zip(others, holm([test.p_permutation for test in tests]), strict=True):
         rows[name]["p_against_dot_product"] = p
-    signatures = {metric: str(score.signature) for metric, score in next(iter(cards.values())).items()}
+    signatures = report.signatures(next(iter(cards.values())))
     return {"examples": len(references), "rows": rows, "signatures": signatures}
 
 
 def markdown(study: Mapping[str, Any]) -> str:
     """The table, in the shape of the paper's Table 4 with its numbers beside ours."""
-    lines = [
-        "| mechanism | R-1 recall | p | R-2 recall | R-L recall | R-1 F | VERT-S | VERT-D | VERT | test loss | distinct "
-        "summaries | minutes | paper: R-1 recall, VERT |",
-        "|---|---|---|---|---|---|---|---|---|---|---|---|---|",
+    head = [
+        *(
+            "mechanism",
+            "R-1 recall",
+            "p",
+            "R-2 recall",
+            "R-L recall",
+            "R-1 F",
+            "VERT-S",
+            "VERT-D",
+            "VERT",
+            "test loss",
+        ),
+        *("distinct summaries", "minutes", "paper: R-1 recall, VERT"),
     ]
+    lines = []
     for name, row in study["rows"].items():
         scores = row["scores"]
-        low, high = row["intervals"]["rouge1_recall"]
+        recall = scores["rouge1_recall"], row["intervals"]["rouge1_recall"]
         paper = MECHANISMS.get(name, (None, None, None, None))[2:]
         cells = [
             name.replace("_", " "),
-            f"{100 * scores['rouge1_recall']:.2f} ({100 * low:.1f} to {100 * high:.1f})",
+            report.with_interval(*recall, ".2f", 100, ".1f"),
             f"{row['p_against_dot_product']:.4f}" if "p_against_dot_product" in row else "",
             *(f"{100 * scores[key]:.2f}" for key in ("rouge2_recall", "rougeL_recall", "rouge1")),
             f"{scores['vert_similarity']:.3f}",
@@ -133,17 +141,14 @@ def markdown(study: Mapping[str, Any]) -> str:
             "" if row["minutes"] is None else f"{row['minutes']:.1f}",
             "" if paper[0] is None else f"{paper[0]:.2f}, {paper[1]:.2f}",
         ]
-        lines.append(f"| {' | '.join(cells)} |")
-    return "\n".join([*lines, "", *(f"`{signature}`" for signature in study["signatures"].values())])
+        lines.append(cells)
+    return "\n".join(
+        [*report.table(head, lines), "", *(f"`{signature}`" for signature in study["signatures"].values())]
+    )
 
 
 def plot(study: Mapping[str, Any], path: Path) -> None:
     """ROUGE-1 recall of each mechanism with its interval, the baseline as a line."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    import matplotlib.pyplot as plt
-
     rows = dict(study["rows"])
     baseline = rows.pop(f"lead-{LEAD_WORDS} words")["scores"]["rouge1_recall"]
     means = [100 * row["scores"]["rouge1_recall"] for row in rows.values()]
@@ -157,43 +162,28 @@ def plot(study: Mapping[str, Any], path: Path) -> None:
             for mean, row in zip(means, rows.values(), strict=True)
         ],
     ]
-    figure, axis = plt.subplots(figsize=(8, 4))
-    axis.barh([name.replace("_", " ") for name in rows], means, xerr=errors, color="#4477aa", capsize=3)
-    axis.axvline(
-        100 * baseline, color="#cc6677", linestyle="--", label=f"first {LEAD_WORDS} words of the source"
-    )
-    axis.set_xlabel("ROUGE-1 recall on held-out articles (95% interval)")
-    axis.invert_yaxis()
-    axis.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), frameon=False)
-    figure.tight_layout()
-    figure.savefig(path, dpi=150)
-    plt.close(figure)
+    with report.picture(path, dpi=150, figsize=(8, 4)) as axis:
+        axis.barh([name.replace("_", " ") for name in rows], means, xerr=errors, color="#4477aa", capsize=3)
+        axis.axvline(
+            100 * baseline, color="#cc6677", linestyle="--", label=f"first {LEAD_WORDS} words of the source"
+        )
+        axis.set_xlabel("ROUGE-1 recall on held-out articles (95% interval)")
+        axis.invert_yaxis()
+        axis.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), frameon=False)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--recipe", default="attention_variants_reuters", help="default: %(default)s")
     parser.add_argument("--steps", type=int, default=1200, help="of every mechanism (default: %(default)s)")
-    parser.add_argument(
-        "--jobs", type=int, default=2, help="mechanisms trained at a time (default: %(default)s)"
-    )
-    parser.add_argument(
-        "--set", action="append", default=[], metavar="SECTION.KEY=VALUE", help="for every cell"
-    )
-    parser.add_argument("--output", default="runs/study-attention", help="default: %(default)s")
-    parser.add_argument("--data", metavar="FOLDER", help="folder of the data (default: SUMMARILY_DATA)")
+    report.add_arguments(parser, "runs/study-attention", jobs=2, what="mechanism")
 
 
 def run(options: argparse.Namespace) -> int:
     """Run or go on with the study, then write `study.json`, `study.md` and `study.png`."""
-    from summarily.support.files import write_atomically
-
     folder = Path(options.output)
     cells = make_cells(options.recipe, options.steps, options.set)
     run_cells(cells, folder, options.data, options.jobs)
     study = score_study(cells, folder, lead_words(options.recipe, options.data, options.set))
-    write_atomically(folder / "study.json", json.dumps(study, indent=1))
-    write_atomically(folder / "study.md", markdown(study) + "\n")
     plot(study, folder / "study.png")
-    print(markdown(study))
-    print(f"\nwritten to {folder}: study.json, study.md, study.png")
+    report.write(folder, study, markdown(study), "study.png")
     return 0

@@ -24,6 +24,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from summarily.studies.report import picture
+from summarily.studies.report import table as markdown_table
 from summarily.support.errors import FailedRunError, InputError
 from summarily.support.files import write_atomically
 
@@ -319,8 +321,7 @@ def run(options: argparse.Namespace) -> int:
     from tqdm import tqdm
 
     if len(set(options.lengths)) < 2:
-        print("summarily profile-memory: --lengths needs at least two lengths.", file=sys.stderr)
-        return 2
+        raise InputError("--lengths needs at least two lengths.")
     folder = Path(options.output)
     folder.mkdir(parents=True, exist_ok=True)
     kept = Kept(folder / "memory.json", {name: getattr(options, name) for name in SETTINGS})
@@ -399,7 +400,7 @@ def table(measured: dict[Cell, dict[str, float]], curves: dict[str, Fit], memory
         "exponent",
         *last,
     ]
-    rows = [head, ["---"] * len(head)]
+    rows = []
     values = {(cell.curve, cell.length): result["megabytes"] for cell, result in measured.items()}
     for name in dict.fromkeys(cell.curve for cell in measured):
         cells = [f"{values[name, length]:.1f}" if (name, length) in values else "-" for length in lengths]
@@ -411,7 +412,7 @@ def table(measured: dict[Cell, dict[str, float]], curves: dict[str, Fit], memory
         bent = "" if line.r_squared_parabola is None else f"{line.r_squared_parabola:.4f}"
         fitted = [f"{line.slope * 1024:.1f}", f"{line.r_squared:.4f}", bent, f"{line.exponent:.2f}"]
         rows.append([name, *cells, *fitted, *end])
-    return "\n".join(["| " + " | ".join(row) + " |" for row in rows] + _largest(measured))
+    return "\n".join(markdown_table(head, rows) + _largest(measured))
 
 
 def _largest(measured: dict[Cell, dict[str, float]]) -> list[str]:
@@ -429,34 +430,26 @@ def _largest(measured: dict[Cell, dict[str, float]]) -> list[str]:
 
 def plot(measured: dict[Cell, dict[str, float]], curves: dict[str, Fit], path: Path) -> None:
     """Peak memory against length, with the fitted lines."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    import matplotlib.pyplot as plt
-
-    figure, axes = plt.subplots(figsize=(7, 4.5))
     models = list(dict.fromkeys(cell.model for cell in measured))
     windows = sorted({cell.window or 0 for cell in measured}, reverse=True)
-    for name in dict.fromkeys(cell.curve for cell in measured):
-        first = next(cell for cell in measured if cell.curve == name)
-        # A colour for each model, paler for smaller windows.
-        style: Any = {
-            "color": f"C{models.index(first.model)}",
-            "alpha": 1 - 0.7 * windows.index(first.window or 0) / len(windows) if first.window else 1.0,
-        }
-        points = sorted(
-            (cell.length, value["megabytes"]) for cell, value in measured.items() if cell.curve == name
+    with picture(path, figsize=(7, 4.5)) as axes:
+        for name in dict.fromkeys(cell.curve for cell in measured):
+            first = next(cell for cell in measured if cell.curve == name)
+            # A colour for each model, paler for smaller windows.
+            style: Any = {
+                "color": f"C{models.index(first.model)}",
+                "alpha": 1 - 0.7 * windows.index(first.window or 0) / len(windows) if first.window else 1.0,
+            }
+            points = sorted(
+                (cell.length, value["megabytes"]) for cell, value in measured.items() if cell.curve == name
+            )
+            lengths, megabytes = zip(*points, strict=True)
+            label = name if name not in curves else f"{name} (R² {curves[name].r_squared:.3f})"
+            axes.plot(lengths, megabytes, "o", label=label, **style)
+            if name in curves:
+                x = np.linspace(min(lengths), max(lengths), 100)
+                axes.plot(x, np.polyval(curves[name].polynomial, x), "-", **style)
+        axes.set(
+            xlabel="tokens of the source", ylabel="peak memory of a step, MB", xlim=(0, None), ylim=(0, None)
         )
-        lengths, megabytes = zip(*points, strict=True)
-        label = name if name not in curves else f"{name} (R² {curves[name].r_squared:.3f})"
-        axes.plot(lengths, megabytes, "o", label=label, **style)
-        if name in curves:
-            x = np.linspace(min(lengths), max(lengths), 100)
-            axes.plot(x, np.polyval(curves[name].polynomial, x), "-", **style)
-    axes.set(
-        xlabel="tokens of the source", ylabel="peak memory of a step, MB", xlim=(0, None), ylim=(0, None)
-    )
-    axes.legend(frameon=False, fontsize=7)
-    figure.tight_layout()
-    figure.savefig(path, dpi=110)
-    plt.close(figure)
+        axes.legend(frameon=False, fontsize=7)

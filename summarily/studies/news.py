@@ -14,10 +14,12 @@ import json
 import multiprocessing
 import random
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import Any
+
+from summarily.studies.report import mean_words, scores_of, table, with_interval
 
 KEYS = ("rouge1", "rouge2", "rougeLsum")
 # ROUGE-1, 2 and L (Lsum) on the whole test set, from the papers.
@@ -215,11 +217,6 @@ def scored(texts: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> Any:
     return score(list(texts), references, metrics=options, confidence=0.95, progress=False)["rouge"]
 
 
-def mean_words(texts: Iterable[str]) -> float:
-    counts = [len(text.split()) for text in texts]
-    return sum(counts) / len(counts)
-
-
 def report(
     rows: Sequence[Mapping[str, Any]],
     written: Sequence[str],
@@ -235,14 +232,13 @@ def report(
         "lead-3": (leads, rows),
         "the base, untouched": (untouched, rows[: len(untouched)]),
     }
-    table, examples = {}, {}
+    described_rows, examples = {}, {}
     for name, (texts, described) in systems.items():
         found = examples[name] = scored(texts, described)
-        table[name] = {
+        described_rows[name] = {
             "articles": len(texts),
             "words": mean_words(texts),
-            "scores": {key: found.mean[key] for key in KEYS},
-            "intervals": {key: list(found.interval[key][:2]) for key in KEYS},
+            **scores_of({"rouge": found}, KEYS),
         }
     ours, first = (examples[name].per_example for name in ("ours", "lead-3"))
     gains = {key: [a - b for a, b in zip(ours[key], first[key], strict=True)] for key in KEYS}
@@ -251,7 +247,7 @@ def report(
     picked = sorted(random.Random(0).sample(range(len(rows)), min(EXAMPLES, len(rows))))
     shown = [{"source": lead(rows[i]["source"], 1), "summary": written[i]} for i in picked]
     return {
-        "table": table,
+        "table": described_rows,
         "difference": difference,
         "validation": dict(tried),
         "examples": shown,
@@ -261,28 +257,31 @@ def report(
 
 def markdown(result: Mapping[str, Any]) -> str:
     """The report: a table, the differences, how the search was chosen, ten summaries."""
-    lines = ["| system | articles | words | ROUGE-1 | ROUGE-2 | ROUGE-Lsum |", "|---|---|---|---|---|---|"]
-    for name, row in result["table"].items():
-        cells = [
-            f"{100 * row['scores'][key]:.1f} ({100 * row['intervals'][key][0]:.1f} to {100 * row['intervals'][key][1]:.1f})"
-            for key in KEYS
+    names = ("ROUGE-1", "ROUGE-2", "ROUGE-Lsum")
+    rows = [
+        [
+            name,
+            f"{row['articles']:,}",
+            f"{row['words']:.0f}",
+            *(with_interval(row["scores"][key], row["intervals"][key], scale=100) for key in KEYS),
         ]
-        lines.append(f"| {name} | {row['articles']:,} | {row['words']:.0f} | {' | '.join(cells)} |")
+        for name, row in result["table"].items()
+    ]
     for name, values in PUBLISHED.items():
-        lines.append(f"| {name} | 11,490 | | {' | '.join(f'{value:.1f}' for value in values)} |")
-    named = zip(
-        ("ROUGE-1", "ROUGE-2", "ROUGE-Lsum"), (result["difference"][key] for key in KEYS), strict=True
-    )
+        rows.append([name, "11,490", "", *(f"{value:.1f}" for value in values)])
+    lines = table(["system", "articles", "words", *names], rows)
     gains = ", ".join(
-        f"{name} {100 * d:+.1f} ({100 * a:+.1f} to {100 * b:+.1f})" for name, (d, a, b) in named
+        f"{name} {with_interval(result['difference'][key][0], result['difference'][key][1:], '+.1f', 100)}"
+        for name, key in zip(names, KEYS, strict=True)
     )
     lines += ["", f"Ours less lead-3, paired by article: {gains}.", "", f"`{result['signature']}`", ""]
     [(chosen, search)] = result["search"].items()
     lines += [f"Search: {chosen}, `{json.dumps(search)}`, the best of the validation articles:", ""]
-    lines += ["| search | words | ROUGE-1 | ROUGE-2 | ROUGE-Lsum |", "|---|---|---|---|---|"]
-    for name, scores in result["validation"].items():
-        cells = [f"{100 * scores[key]:.1f}" for key in KEYS]
-        lines.append(f"| {name} | {scores['words']:.0f} | {' | '.join(cells)} |")
+    rows = [
+        [name, f"{scores['words']:.0f}", *(f"{100 * scores[key]:.1f}" for key in KEYS)]
+        for name, scores in result["validation"].items()
+    ]
+    lines += table(["search", "words", *names], rows)
     lines += ["", "Ten test articles by a fixed seed: the first sentence, and what the model wrote.", ""]
     for example in result["examples"]:
         lines += [f"- *{' '.join(example['source'].split())}*", "", f"  {example['summary']}", ""]

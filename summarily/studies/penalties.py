@@ -16,6 +16,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from summarily.studies.report import mean_words
+
 ALPHA, BETA, GAMMA = (0.2, 0.9, 1.5), (0.0, 0.5, 1.0, 2.0, 5.0, 10.0), (0.0, 0.5, 1.0, 2.0, 5.0, 10.0)
 
 
@@ -136,8 +138,8 @@ class Tuning:
         texts = summarize(
             self.model, self.tokenizer, self.rows, collate, section, self.tokens, accelerator, search
         )
-        words = sum(len(text.split()) for text in texts) / len(texts)
-        return score_summaries(texts, self.rows, section, accelerator, self.metrics)[0] | {"words": words}
+        means, _ = score_summaries(texts, self.rows, section, accelerator, self.metrics)
+        return means | {"words": mean_words(texts)}
 
 
 def best_point(points: Mapping[Point, Mapping[str, float]], select: str) -> Point:

@@ -17,6 +17,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from summarily.studies.report import kept, with_interval
+
 PARTS = ("accuracy", "rows", "people")
 TRAINED = ("attentive", "cross")
 BASELINES = ("zero-shot", "overlap", "most-frequent", "first")
@@ -77,13 +79,13 @@ def run(options: argparse.Namespace) -> int:
 
 def stored(folder: Path, name: str, make: Callable[[], Any]) -> Any:
     """What `make` returns, from the file where an earlier run has left it."""
-    from summarily.support.files import write_atomically
 
-    path = folder / f"{name}.json"
-    if not path.is_file():
-        write_atomically(path, json.dumps(make(), allow_nan=False))
+    def made() -> Any:
+        found = make()
         print(f"{name}: done", flush=True)
-    return json.loads(path.read_text())
+        return found
+
+    return kept(folder / f"{name}.json", made)
 
 
 # --- the parts ----------------------------------------------------------------------------------------------
@@ -203,7 +205,7 @@ def _accuracy(result: Mapping[str, Any], collection: str) -> str:
     ]
     values, weights = [100 * c / q for c, q in kept], [q for _, q in kept]
     low, high = mean_intervals({"accuracy": values}, weights=weights)["accuracy"]
-    return f"{weighted_mean(values, weights):.1f} ({low:.1f} to {high:.1f})"
+    return with_interval(weighted_mean(values, weights), (low, high))
 
 
 def accuracy_report(folder: Path) -> list[str]:
@@ -285,7 +287,7 @@ def rows_report(folder: Path) -> list[str]:
 
 
 def _with_interval(row: Mapping[str, Any]) -> str:
-    return f"{row['apes']:.1f} ({row['interval'][0]:.1f} to {row['interval'][1]:.1f})"
+    return with_interval(row["apes"], row["interval"])
 
 
 def _beside(value: float | None, paper: float | None, digits: int) -> str:
@@ -304,7 +306,7 @@ def _comparisons(reader: str, rows: Mapping[str, Any]) -> str:
     for name, row in rows.items():
         if name != "gold":
             test = paired_test(gold["per_example"], row["per_example"], weights=gold["weights"])
-            found.append(f"{name} {test.difference:.1f} ({test.low:.1f} to {test.high:.1f})")
+            found.append(f"{name} {with_interval(test.difference, (test.low, test.high))}")
     return f"- {reader}: gold is ahead of " + "; ".join(found) + "."
 
 

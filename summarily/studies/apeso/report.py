@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from summarily.studies.report import table, with_interval
+
 ROUGE = ("rouge1", "rouge2", "rougeL")
 PAPER = {
     # APES, ROUGE-1, 2 and L in Table 4
@@ -34,17 +36,24 @@ def document(study: Mapping[str, Any]) -> str:
         f"APES is the percentage of right answers over {study['questions']} questions about {study['examples']} "
         "held-out articles, with its 95% interval.",
         "",
-        "| summaries | APES | ROUGE-1 | ROUGE-2 | ROUGE-L | words | paper: APES, R-1, R-2, R-L |",
-        "|---|---|---|---|---|---|---|",
-        *(_score_line(name, row) for name, row in study["rows"].items()),
+        *table(
+            ["summaries", "APES", "ROUGE-1", "ROUGE-2", "ROUGE-L", "words", "paper: APES, R-1, R-2, R-L"],
+            [_score_cells(name, row) for name, row in study["rows"].items()],
+        ),
         "",
         "## Entities (Table 3 of the paper)",
         "",
-        "| summaries | APES | entities | salient entities |",
-        "|---|---|---|---|",
-        *(
-            f"| {name} | {row['apes']:.1f} | {row['apes_entities']:.2f} | {row['apes_salient_entities']:.2f} |"
-            for name, row in study["rows"].items()
+        *table(
+            ["summaries", "APES", "entities", "salient entities"],
+            [
+                [
+                    name,
+                    f"{row['apes']:.1f}",
+                    f"{row['apes_entities']:.2f}",
+                    f"{row['apes_salient_entities']:.2f}",
+                ]
+                for name, row in study["rows"].items()
+            ],
         ),
         "",
         "The paper counts 4.99 entities and 2.61 salient ones in its baseline's summaries, 6.00 and 4.90 in the gold ones.",
@@ -54,9 +63,10 @@ def document(study: Mapping[str, Any]) -> str:
         "Differences with 95% intervals of a paired bootstrap, and p of a paired permutation test. Longer summaries answer "
         "more questions: the longer baseline has a higher least length, so as to write more nearly as many words as APESO does.",
         "",
-        "| | over | APES | p | salient entities | p | ROUGE-1 | p |",
-        "|---|---|---|---|---|---|---|---|",
-        *(_test_line(tests) for tests in study["tests"]),
+        *table(
+            ["", "over", "APES", "p", "salient entities", "p", "ROUGE-1", "p"],
+            [_test_cells(tests) for tests in study["tests"]],
+        ),
         "",
         verdict(study),
         "",
@@ -66,17 +76,28 @@ def document(study: Mapping[str, Any]) -> str:
         "",
         "Penalties, by APES and ROUGE-1 of validation articles:",
         "",
-        "| model | beta | gamma | APES | ROUGE-1 | words | |",
-        "|---|---|---|---|---|---|---|",
-        *_penalty_lines(study["penalties"]),
+        *table(
+            ["model", "beta", "gamma", "APES", "ROUGE-1", "words", ""],
+            list(_penalty_cells(study["penalties"])),
+        ),
         "",
         "## Runs",
         "",
-        "| run | steps | best step | minutes | best on held-out rows: loss of a token, in the last four ROUGE-1 |",
-        "|---|---|---|---|---|",
-        *(
-            f"| {name} | {run['step']} | {run['best_step']} | {run['minutes']:.1f} | {run['best_score']:.3f} |"
-            for name, run in runs.items()
+        *table(
+            [
+                *("run", "steps", "best step", "minutes"),
+                "best on held-out rows: loss of a token, in the last four ROUGE-1",
+            ],
+            [
+                [
+                    name,
+                    str(run["step"]),
+                    str(run["best_step"]),
+                    f"{run['minutes']:.1f}",
+                    f"{run['best_score']:.3f}",
+                ]
+                for name, run in runs.items()
+            ],
         ),
         "",
         *(f"`{signature}`" for signature in study["signatures"]),
@@ -104,12 +125,10 @@ def _setting(study: Mapping[str, Any]) -> list[str]:
     ]
 
 
-def _score_line(name: str, row: Mapping[str, Any]) -> str:
-    low, high = row["apes_interval"]
+def _score_cells(name: str, row: Mapping[str, Any]) -> list[str]:
     rouge = ["" if name == "source" else f"{100 * row[key]:.1f}" for key in ROUGE]
     paper = ", ".join("-" if value is None else f"{value:g}" for value in PAPER.get(name, ()))
-    cells = [name, f"{row['apes']:.1f} ({low:.1f} to {high:.1f})", *rouge, f"{row['words']:.0f}", paper]
-    return f"| {' | '.join(cells)} |"
+    return [name, with_interval(row["apes"], row["apes_interval"]), *rouge, f"{row['words']:.0f}", paper]
 
 
 def _entity_line(entities: Mapping[str, float]) -> str:
@@ -120,25 +139,22 @@ def _entity_line(entities: Mapping[str, float]) -> str:
     )
 
 
-def _penalty_lines(penalties: Mapping[str, Any]) -> Iterator[str]:
+def _penalty_cells(penalties: Mapping[str, Any]) -> Iterator[list[str]]:
     for run, chosen in penalties.items():
         for point in chosen["points"]:
             best = (point["beta"], point["gamma"]) == (chosen["beta"], chosen["gamma"])
-            place = f"{run.removesuffix('-settled')} | {point['beta']:g} | {point['gamma']:g}"
-            numbers = f"{point['apes']:.1f} | {100 * point['rouge1']:.1f} | {point['words']:.0f}"
-            yield f"| {place} | {numbers} | {'chosen' if best else ''} |"
+            place = [run.removesuffix("-settled"), f"{point['beta']:g}", f"{point['gamma']:g}"]
+            numbers = [f"{point['apes']:.1f}", f"{100 * point['rouge1']:.1f}", f"{point['words']:.0f}"]
+            yield [*place, *numbers, "chosen" if best else ""]
 
 
-def _test_line(tests: Mapping[str, Any]) -> str:
+def _test_cells(tests: Mapping[str, Any]) -> list[str]:
     cells = [tests["system"], tests["other"]]
     for key, scale in (("apes", 1), ("apes_salient_entities", 1), ("rouge1", 100)):
         test = tests[key]
-        low, high = scale * test["low"], scale * test["high"]
-        cells += [
-            f"{scale * test['difference']:+.2f} ({low:+.2f} to {high:+.2f})",
-            f"{test['p_permutation']:.4f}",
-        ]
-    return f"| {' | '.join(cells)} |"
+        ends = test["low"], test["high"]
+        cells += [with_interval(test["difference"], ends, "+.2f", scale), f"{test['p_permutation']:.4f}"]
+    return cells
 
 
 def verdict(study: Mapping[str, Any]) -> str:

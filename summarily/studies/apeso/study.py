@@ -16,9 +16,9 @@ import json
 import random
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from statistics import fmean
 from typing import Any, Literal, NamedTuple
 
+from summarily.studies import report
 from summarily.studies.apeso.report import ROUGE, document
 from summarily.studies.copying.learning_to_copy import RECIPE, STAGES, cell, scaled, train_start
 from summarily.studies.copying.news import first_sentences
@@ -48,28 +48,20 @@ BASELINE, APESO = "baseline-settled", "apeso-settled"
 
 def add_entity_layer(baseline: Path, folder: Path) -> Path:
     """A trained pointer-generator as an APESO whose entity layer is new, unless it is there."""
+    import torch
     from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
 
     import summarily.modeling  # noqa: F401  our model types
     from summarily.modeling.apeso.modeling_apeso import ApesoForConditionalGeneration
-    from summarily.support.files import is_complete, write_folder
 
-    if is_complete(folder):
-        return folder
-    import torch
+    def make() -> tuple[Any, Any]:
+        torch.manual_seed(0)
+        model = ApesoForConditionalGeneration.from_pointer_generator(
+            AutoModelForSeq2SeqLM.from_pretrained(baseline, dtype=torch.float32)
+        )
+        return model, AutoTokenizer.from_pretrained(baseline)
 
-    torch.manual_seed(0)
-    model = ApesoForConditionalGeneration.from_pointer_generator(
-        AutoModelForSeq2SeqLM.from_pretrained(baseline, dtype=torch.float32)
-    )
-    tokenizer = AutoTokenizer.from_pretrained(baseline)
-
-    def write(partial: Path) -> None:
-        model.save_pretrained(partial)
-        tokenizer.save_pretrained(partial)
-
-    write_folder(folder, write)
-    return folder
+    return report.kept_model(folder, make)
 
 
 # --- runs -------------------------------------------------------------------------------------------------
@@ -188,36 +180,23 @@ def write_summaries(
     folder: Path, penalties: Mapping[str, Any], overrides: Sequence[str] = ()
 ) -> dict[str, list[str]]:
     """The summaries of the test split by each system; those that are there are read."""
-    from summarily.support.files import write_atomically
-
     summaries: dict[str, list[str]] = {}
     for name, system in SYSTEMS.items():
         chosen = penalties[system.run]
         gamma = {"none": 0.0, "paper": GAMMA, "chosen": chosen["gamma"]}[system.gamma]
         search = {"beta": chosen["beta"], "gamma": gamma}
         if system.longer:
-            more = mean_words(summaries["APESO"]) / mean_words(summaries["baseline"])
+            more = report.mean_words(summaries["APESO"]) / report.mean_words(summaries["baseline"])
             search["min_new_tokens"] = round(more * SEARCH["min_new_tokens"])
         parts = [system.run, *(f"{key}-{value:g}" for key, value in search.items()), *["gold"] * system.gold]
-        path = folder / "summaries" / f"{'-'.join(parts)}.json"
-        if not path.is_file():
+
+        def texts(system: System = system, search: dict[str, Any] = search) -> list[str]:
             model, tokenizer = load_run(folder, system.run)
             rows = encoded_rows(folder, "test", tokenizer, overrides)
-            texts = summarize(model, tokenizer, rows, search, system.gold)
-            path.parent.mkdir(exist_ok=True)
-            write_atomically(path, json.dumps(texts, indent=0))
-        summaries[name] = json.loads(path.read_text(encoding="utf-8"))
+            return summarize(model, tokenizer, rows, search, system.gold)
+
+        summaries[name] = report.kept(folder / "summaries" / f"{'-'.join(parts)}.json", texts)
     return summaries
-
-
-def mean_words(texts: Sequence[str]) -> float:
-    """The mean length of texts.
-
-    Example:
-        >>> mean_words(["It snowed.", "It snowed in Oslo."])
-        3.0
-    """
-    return fmean(len(text.split()) for text in texts)
 
 
 def summarize(
@@ -327,7 +306,7 @@ def score_study(
     sources, references = list(rows["source"]), list(rows["references"])
     gold = [texts[0] for texts in references]
     written = write_summaries(folder, penalties, overrides)
-    length = round(mean_words(written["APESO"]))  # longer summaries answer more questions
+    length = round(report.mean_words(written["APESO"]))  # longer summaries answer more questions
     systems = {
         "source": sources,
         "gold summaries": gold,
@@ -350,7 +329,7 @@ def score_study(
         result["rows"][name] = {
             **{key: means[key] for key in (*ROUGE, *APES)},
             "apes_interval": [low, high],
-            "words": mean_words(systems[name]),
+            "words": report.mean_words(systems[name]),
         }
     for name, other in COMPARED:
         tests = {
@@ -366,7 +345,7 @@ def score_study(
     runs = [name + ending for ending in PHASES for name in ("baseline", "apeso")]
     result["deltas"] = [load_run(folder, run)[0].config.delta for run in runs if run.startswith("apeso")]
     result["questions"] = cards["baseline"]["apes"].counts["questions"]
-    result["signatures"] = [str(score.signature) for score in cards["baseline"].values()]
+    result["signatures"] = list(report.signatures(cards["baseline"]).values())
     result["runs"] = {run: json.loads((folder / run / "result.json").read_text()) for run in (*STAGES, *runs)}
     return result
 
@@ -375,17 +354,7 @@ def score_study(
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--output", default="runs/study-apeso", help="default: %(default)s")
-    parser.add_argument(
-        "--jobs",
-        type=int,
-        default=2,
-        help="runs at a time, each with its share of the cores (default: %(default)s)",
-    )
-    parser.add_argument("--data", metavar="FOLDER", help="folder of the data (default: SUMMARILY_DATA)")
-    parser.add_argument(
-        "--set", action="append", default=[], metavar="SECTION.KEY=VALUE", help="for every run"
-    )
+    report.add_arguments(parser, "runs/study-apeso", jobs=2)
     parser.add_argument(
         "--scale", type=float, default=1.0, help="multiplies the steps of every stage (default: %(default)s)"
     )
@@ -394,13 +363,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Run or go on with the study, then write `study.json` and `STUDY.md`."""
-    from summarily.support.files import write_atomically
-
     folder = Path(options.output)
     train(folder, options.data, tuple(options.set), options.jobs, options.scale)
     study = score_study(folder, options.set, {"reader": options.reader} if options.reader else None)
-    write_atomically(folder / "study.json", json.dumps(study, indent=1))
-    write_atomically(folder / "STUDY.md", document(study))
-    print(document(study))
-    print(f"written to {folder}: study.json, STUDY.md")
+    report.write(folder, study, document(study), name="STUDY.md")
     return 0

@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from summarily.studies import report
 from summarily.studies.runner import Cell, predictions, results, run_cells
 
 RECIPE = "long_arxiv"
@@ -142,34 +143,25 @@ def make_base(variant: Variant, denoiser: str, folder: Path) -> Path:
     from transformers import AutoTokenizer, BartForConditionalGeneration
 
     from summarily.modeling import LedForConditionalGeneration, RedForConditionalGeneration
-    from summarily.support.files import is_complete, write_folder
 
-    place = folder / "bases" / variant.base
-    if is_complete(place):
-        return place
-    bart: Any = BartForConditionalGeneration.from_pretrained(denoiser, dtype="float32")
-    if not variant.pretrained:
-        torch.manual_seed(0)
-        bart = BartForConditionalGeneration(bart.config)
-    model = bart
-    if variant.kind == "led":
-        model = LedForConditionalGeneration.from_bart(
-            bart, max_length=variant.length, window=variant.window, attention=variant.attention
-        )
-    elif variant.kind == "red":
-        layers = [variant.layers[i % len(variant.layers)] for i in range(bart.config.encoder_layers)]
-        model = RedForConditionalGeneration.from_bart(
-            bart, max_length=variant.length, attention=variant.attention, attention_types=layers
-        )
-    tokenizer = AutoTokenizer.from_pretrained(denoiser)
+    def make() -> tuple[Any, Any]:
+        bart: Any = BartForConditionalGeneration.from_pretrained(denoiser, dtype="float32")
+        if not variant.pretrained:
+            torch.manual_seed(0)
+            bart = BartForConditionalGeneration(bart.config)
+        model = bart
+        if variant.kind == "led":
+            model = LedForConditionalGeneration.from_bart(
+                bart, max_length=variant.length, window=variant.window, attention=variant.attention
+            )
+        elif variant.kind == "red":
+            layers = [variant.layers[i % len(variant.layers)] for i in range(bart.config.encoder_layers)]
+            model = RedForConditionalGeneration.from_bart(
+                bart, max_length=variant.length, attention=variant.attention, attention_types=layers
+            )
+        return model, AutoTokenizer.from_pretrained(denoiser)
 
-    def write(partial: Path) -> None:
-        model.save_pretrained(partial)
-        tokenizer.save_pretrained(partial)
-
-    place.parent.mkdir(parents=True, exist_ok=True)
-    write_folder(place, write)
-    return place
+    return report.kept_model(folder / "bases" / variant.base, make)
 
 
 def make_cells(
@@ -258,24 +250,21 @@ def exchanged_loss(folder: Path, variant: Variant, data: str | None) -> dict[str
     from summarily.modeling.training.corpora import encode, load_corpus
     from summarily.modeling.training.evaluation import token_loss
     from summarily.modeling.training.recipe import Recipe
-    from summarily.support.files import write_atomically
 
-    stored = folder / "exchanged.json"
-    if stored.exists():
-        return json.loads(stored.read_text())
-    recipe = Recipe.from_dict(json.loads((folder / "recipe.json").read_text()))
-    tokenizer = AutoTokenizer.from_pretrained(folder / "hub")
-    model = AutoModelForSeq2SeqLM.from_pretrained(folder / "hub", dtype="float32")
-    rows = list(encode(load_corpus(recipe.data, data)["test"], tokenizer, recipe.data))
-    moved = [{**row, "input_ids": rows[i - 1]["input_ids"]} for i, row in enumerate(rows)]
-    collate = SummaryCollator(pad_token_id=tokenizer.pad_token_id)
-    accelerator = Accelerator(cpu=True)
-    losses = {
-        name: token_loss(model, some, collate, recipe.micro_tokens, accelerator)
-        for name, some in (("own", rows), ("exchanged", moved))
-    }
-    write_atomically(stored, json.dumps(losses))
-    return losses
+    def measure() -> dict[str, float]:
+        recipe = Recipe.from_dict(json.loads((folder / "recipe.json").read_text()))
+        tokenizer = AutoTokenizer.from_pretrained(folder / "hub")
+        model = AutoModelForSeq2SeqLM.from_pretrained(folder / "hub", dtype="float32")
+        rows = list(encode(load_corpus(recipe.data, data)["test"], tokenizer, recipe.data))
+        moved = [{**row, "input_ids": rows[i - 1]["input_ids"]} for i, row in enumerate(rows)]
+        collate = SummaryCollator(pad_token_id=tokenizer.pad_token_id)
+        accelerator = Accelerator(cpu=True)
+        return {
+            name: token_loss(model, some, collate, recipe.micro_tokens, accelerator)
+            for name, some in (("own", rows), ("exchanged", moved))
+        }
+
+    return report.kept(folder / "exchanged.json", measure)
 
 
 # --- scores -----------------------------------------------------------------------------------------------
@@ -297,19 +286,15 @@ def score_study(names: Sequence[str], folder: Path, documents: Documents, data: 
     }
     rows = {}
     for name, card in cards.items():
-        found: dict[str, Any] = {"scores": {}, "intervals": {}, "per_example": {}}
-        for metric in METRICS:
-            for key in (key for key in KEYS if key in card[metric].mean):
-                found["scores"][key] = card[metric].mean[key]
-                found["intervals"][key] = list((card[metric].interval or {})[key][:2])
-                found["per_example"][key] = list(map(float, card[metric].per_example[key]))
-        found["words"] = float(np.mean([len(text.split()) for text in systems[name]]))
+        found: dict[str, Any] = report.scores_of(card, KEYS)
+        values = {key: column for scored in card.values() for key, column in scored.per_example.items()}
+        found["per_example"] = {key: list(map(float, values[key])) for key in KEYS}
+        found["words"] = report.mean_words(systems[name])
         found["distinct"] = len(set(systems[name]))
         if name in stored:
             found |= {key: stored[name][key] for key in ("step", "minutes", "parameters")}
             found["losses"] = exchanged_loss(folder / name, VARIANTS[name], data)
         rows[name] = found
-    signatures = {metric: str(score.signature) for metric, score in next(iter(cards.values())).items()}
     steps = sorted({row["step"] for row in rows.values() if "step" in row})
     return {
         "documents": len(documents.ids),
@@ -318,7 +303,7 @@ def score_study(names: Sequence[str], folder: Path, documents: Documents, data: 
         "rows": rows,
         "tests": group_tests(rows),
         "correlations": correlations(rows, documents),
-        "signatures": signatures,
+        "signatures": report.signatures(next(iter(cards.values()))),
     }
 
 
@@ -367,16 +352,18 @@ def markdown(study: Mapping[str, Any]) -> str:
     lines += ["![Scores by document length and start](by_document.png)", "", "## Tables", ""]
     floor = [name for name in study["rows"] if name not in VARIANTS]
     for number, (title, (names, base, _)) in enumerate(GROUPS.items()):
-        lines += [f"### {title}", "", _HEAD, "|" + "---|" * (_HEAD.count("|") - 1)]
-        for name in [*(floor if not number else []), *(name for name in names if name in study["rows"])]:
-            lines.append(_row(name, study["rows"][name], study["tests"][title].get(name), name == base))
-        lines.append("")
+        shown = [*(floor if not number else []), *(name for name in names if name in study["rows"])]
+        rows = [
+            _row(name, study["rows"][name], study["tests"][title].get(name), name == base) for name in shown
+        ]
+        lines += [f"### {title}", "", *report.table(_HEAD, rows), ""]
     lines += ["### Score against document length and start, Pearson's r (p)", ""]
-    lines += ["| model | against | " + " | ".join(KEYS) + " |", "|" + "---|" * (2 + len(KEYS))]
-    for name, by_what in study["correlations"].items():
-        for what, values in by_what.items():
-            cells = [f"{values[key][0]:+.2f} ({values[key][1]:.2f})" for key in KEYS]
-            lines.append(f"| {name} | {what} | {' | '.join(cells)} |")
+    rows = [
+        [name, what, *(f"{values[key][0]:+.2f} ({values[key][1]:.2f})" for key in KEYS)]
+        for name, by_what in study["correlations"].items()
+        for what, values in by_what.items()
+    ]
+    lines += report.table(["model", "against", *KEYS], rows)
     return "\n".join([*lines, "", *(f"`{signature}`" for signature in study["signatures"].values())])
 
 
@@ -434,18 +421,29 @@ def reading(study: Mapping[str, Any]) -> list[str]:
     return lines
 
 
-_HEAD = (
-    "| model | ROUGE-1 | p | ROUGE-2 | ROUGE-L | SMS | BERTScore | test loss | source exchanged | words | minutes "
-    "| thesis: ROUGE-1/2/L |"
-)
+_HEAD = [
+    *(
+        "model",
+        "ROUGE-1",
+        "p",
+        "ROUGE-2",
+        "ROUGE-L",
+        "SMS",
+        "BERTScore",
+        "test loss",
+        "source exchanged",
+        "words",
+    ),
+    *("minutes", "thesis: ROUGE-1/2/L"),
+]
 
 
-def _row(name: str, row: Mapping[str, Any], p: float | None, base: bool) -> str:
-    scores, (low, high) = row["scores"], row["intervals"]["rouge1"]
+def _row(name: str, row: Mapping[str, Any], p: float | None, base: bool) -> list[str]:
+    scores = row["scores"]
     losses = row.get("losses")
-    cells = [
+    return [
         name,
-        f"{100 * scores['rouge1']:.1f} ({100 * low:.1f} to {100 * high:.1f})",
+        report.with_interval(scores["rouge1"], row["intervals"]["rouge1"], scale=100),
         "base" if base else "" if p is None else f"{p:.3f}",
         *(f"{100 * scores[key]:.1f}" for key in ("rouge2", "rougeL")),
         f"{scores['sms']:.3f}",
@@ -455,82 +453,67 @@ def _row(name: str, row: Mapping[str, Any], p: float | None, base: bool) -> str:
         f"{row['minutes']:.1f}" if "minutes" in row else "",
         VARIANTS[name].thesis if name in VARIANTS else "",
     ]
-    return f"| {' | '.join(cells)} |"
 
 
 def plot_lengths(study: Mapping[str, Any], path: Path) -> None:
     """Scores by model length for both starts and by window, with intervals, and loss beside them."""
-    import matplotlib.pyplot as plt
-
     groups = {
         "beginning starts": ["led-512", "led-1024", "led-2048", "led-4096"],
         "random starts": ["led-512-random-starts", "led-1024-random-starts", "led-2048-random-starts"],
         "by window, 1024 tokens": ["led-1024-w32", "led-1024-w64", "led-1024", "led-1024-w256"],
     }
-    figure, axes = plt.subplots(1, 4, figsize=(14, 3.4))
     shown = (("rouge1", "ROUGE-1"), ("sms", "SMS"), ("bertscore", "BERTScore"))
-    for axis, (key, label) in zip(axes, (*shown, ("loss", "test loss")), strict=True):
-        for title, names in groups.items():
-            names = [name for name in names if name in study["rows"]]
-            if not names:
-                continue
-            window = "window" in title
-            x = [VARIANTS[name].window if window else VARIANTS[name].length for name in names]
-            found = [study["rows"][name] for name in names]
-            if key == "loss":
-                axis.plot(x, [row["losses"]["own"] for row in found], "o-", label=title)
-                continue
-            y = np.array([row["scores"][key] for row in found])
-            errors = np.abs(np.array([row["intervals"][key] for row in found]).T - y)
-            axis.errorbar(x, y, errors, fmt="o-", capsize=3, label=title)
-        axis.set(xscale="log", xlabel="tokens read, or of the window", ylabel=label)
-        axis.set_xticks([32, 64, 128, 256, 512, 1024, 2048, 4096], labels=[])
-        axis.set_xticks([64, 256, 1024, 4096], labels=["64", "256", "1024", "4096"])
-    axes[0].legend(fontsize=7, frameon=False)
-    _save(figure, path)
+    with report.picture(path, columns=4, figsize=(14, 3.4)) as axes:
+        for axis, (key, label) in zip(axes, (*shown, ("loss", "test loss")), strict=True):
+            for title, names in groups.items():
+                names = [name for name in names if name in study["rows"]]
+                if not names:
+                    continue
+                window = "window" in title
+                x = [VARIANTS[name].window if window else VARIANTS[name].length for name in names]
+                found = [study["rows"][name] for name in names]
+                if key == "loss":
+                    axis.plot(x, [row["losses"]["own"] for row in found], "o-", label=title)
+                    continue
+                y = np.array([row["scores"][key] for row in found])
+                errors = np.abs(np.array([row["intervals"][key] for row in found]).T - y)
+                axis.errorbar(x, y, errors, fmt="o-", capsize=3, label=title)
+            axis.set(xscale="log", xlabel="tokens read, or of the window", ylabel=label)
+            axis.set_xticks([32, 64, 128, 256, 512, 1024, 2048, 4096], labels=[])
+            axis.set_xticks([64, 256, 1024, 4096], labels=["64", "256", "1024", "4096"])
+        axes[0].legend(fontsize=7, frameon=False)
 
 
 def plot_documents(study: Mapping[str, Any], documents: Documents, path: Path) -> None:
     """Figures 7.2 to 7.4 of the thesis: score against document length, and against the normalised start."""
-    import matplotlib.pyplot as plt
-
     lengths = [512, 1024, 2048]
-    figure, axes = plt.subplots(3, 3, figsize=(11, 8.5), sharey=True)
-    for column, length in enumerate(lengths):
-        panels = (
-            (f"led-{length}", "document length", "beginning starts"),
-            (f"led-{length}-random-starts", "document length", "random starts"),
-            (f"led-{length}-random-starts", "normalised start", "random starts"),
-        )
-        for axis, (name, what, title) in zip(axes[:, column], panels, strict=True):
-            if name not in study["rows"]:
-                axis.set_axis_off()
-                continue
-            x = documents.tokens if what == "document length" else normalised_starts(documents, length)
-            axis.plot(x, study["rows"][name]["per_example"]["rouge1"], ".", markersize=4)
-            values = study["correlations"][name].get(what, {})
-            r = {key: values[key][0] for key in ("rouge1", "sms", "bertscore") if key in values}
-            axis.set_title(f"LED-{length}, {title}", fontsize=9)
-            text = ", ".join(f"{key} {value:+.2f}" for key, value in r.items())
-            axis.text(0.02, 0.96, f"r: {text}", transform=axis.transAxes, fontsize=7, va="top")
-            unit = " (tokens)" if what == "document length" else ""
-            axis.set_xlabel(what + unit, fontsize=8)
-            if not unit:
-                continue
-            axis.set_xscale("log")
-            axis.minorticks_off()
-            axis.set_xticks([2500, 5000, 10000, 20000], labels=["2500", "5000", "10000", "20000"])
-    for axis in axes[:, 0]:
-        axis.set_ylabel("ROUGE-1", fontsize=8)
-    _save(figure, path)
-
-
-def _save(figure: Any, path: Path) -> None:
-    import matplotlib.pyplot as plt
-
-    figure.tight_layout()
-    figure.savefig(path, dpi=110)
-    plt.close(figure)
+    with report.picture(path, 3, 3, figsize=(11, 8.5), sharey=True) as axes:
+        for column, length in enumerate(lengths):
+            panels = (
+                (f"led-{length}", "document length", "beginning starts"),
+                (f"led-{length}-random-starts", "document length", "random starts"),
+                (f"led-{length}-random-starts", "normalised start", "random starts"),
+            )
+            for axis, (name, what, title) in zip(axes[:, column], panels, strict=True):
+                if name not in study["rows"]:
+                    axis.set_axis_off()
+                    continue
+                x = documents.tokens if what == "document length" else normalised_starts(documents, length)
+                axis.plot(x, study["rows"][name]["per_example"]["rouge1"], ".", markersize=4)
+                values = study["correlations"][name].get(what, {})
+                r = {key: values[key][0] for key in ("rouge1", "sms", "bertscore") if key in values}
+                axis.set_title(f"LED-{length}, {title}", fontsize=9)
+                text = ", ".join(f"{key} {value:+.2f}" for key, value in r.items())
+                axis.text(0.02, 0.96, f"r: {text}", transform=axis.transAxes, fontsize=7, va="top")
+                unit = " (tokens)" if what == "document length" else ""
+                axis.set_xlabel(what + unit, fontsize=8)
+                if not unit:
+                    continue
+                axis.set_xscale("log")
+                axis.minorticks_off()
+                axis.set_xticks([2500, 5000, 10000, 20000], labels=["2500", "5000", "10000", "20000"])
+        for axis in axes[:, 0]:
+            axis.set_ylabel("ROUGE-1", fontsize=8)
 
 
 # --- command ----------------------------------------------------------------------------------------------
@@ -541,20 +524,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--denoiser", metavar="FOLDER", help="the BART that all start from (default: trained first)"
     )
     parser.add_argument("--steps", type=int, default=100, help="of every model (default: %(default)s)")
-    parser.add_argument("--jobs", type=int, default=2, help="models trained at a time (default: %(default)s)")
     parser.add_argument("--only", nargs="+", choices=list(VARIANTS), metavar="MODEL", help="train only these")
     parser.add_argument("--no-scores", action="store_true", help="train, but leave scoring to another call")
-    parser.add_argument(
-        "--set", action="append", default=[], metavar="SECTION.KEY=VALUE", help="for every cell"
-    )
-    parser.add_argument("--output", default="runs/study-long", help="default: %(default)s")
-    parser.add_argument("--data", metavar="FOLDER", help="folder of the data (default: SUMMARILY_DATA)")
+    report.add_arguments(parser, "runs/study-long", jobs=2, what="model")
 
 
 def run(options: argparse.Namespace) -> int:
     """Run or go on with the study, then write `study.json`, `study.md` and the plots."""
-    from summarily.support.files import write_atomically
-
     folder = Path(options.output)
     denoiser = options.denoiser or trained_denoiser(folder, options.data)
     names = options.only or list(VARIANTS)
@@ -564,13 +540,7 @@ def run(options: argparse.Namespace) -> int:
         return 0
     documents = load_documents(denoiser, options.data, options.set)
     study = score_study(list(VARIANTS), folder, documents, options.data)
-    write_atomically(folder / "study.json", json.dumps(study, indent=1))
-    write_atomically(folder / "study.md", markdown(study) + "\n")
-    import matplotlib
-
-    matplotlib.use("Agg")
     plot_lengths(study, folder / "by_length.png")
     plot_documents(study, documents, folder / "by_document.png")
-    print(markdown(study))
-    print(f"\nwritten to {folder}: study.json, study.md, by_length.png, by_document.png")
+    report.write(folder, study, markdown(study), "by_length.png", "by_document.png")
     return 0

@@ -11,11 +11,13 @@ with the start, on the metric that it was rewarded with, by a paired test.
 from __future__ import annotations
 
 import argparse
+import functools
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from summarily.studies import report
 from summarily.studies.copying.learning_to_copy import GLANCE, cell, scaled, train_start
 from summarily.studies.copying.news import first_sentences, prepare_pairs
 from summarily.studies.runner import Cell, run_cells
@@ -125,10 +127,8 @@ def measure_factors(folder: Path, overrides: Sequence[str] = (), articles: int =
     import torch
 
     from summarily.metrics.hooks import reward
-    from summarily.support.files import write_atomically
 
-    path = folder / "factors.json"
-    if not path.is_file():
+    def measure() -> dict[str, float]:
         torch.manual_seed(0)
         greedy, references = _write(folder, START, "train", overrides, articles)
         sampled, _ = _write(
@@ -139,9 +139,9 @@ def measure_factors(folder: Path, overrides: Sequence[str] = (), articles: int =
             worth = reward(kind.metric, **kind.options)
             pairs = zip(worth(sampled, references), worth(greedy, references), strict=True)
             sizes[name] = sum(abs(one - other) for one, other in pairs) / len(references)
-        factors = {name: round(sizes["rouge_l"] / size, 2) for name, size in sizes.items()}
-        write_atomically(path, json.dumps(factors))
-    return json.loads(path.read_text())
+        return {name: round(sizes["rouge_l"] / size, 2) for name, size in sizes.items()}
+
+    return report.kept(folder / "factors.json", measure)
 
 
 def make_cells(
@@ -191,17 +191,14 @@ def _inline(value: Any) -> str:
 
 def write_summaries(folder: Path, beams: int, overrides: Sequence[str] = ()) -> dict[str, list[str]]:
     """Summaries of the test split by every run; those that are there are read."""
-    from summarily.support.files import write_atomically
 
-    summaries = {}
-    for name in (START, CONTROL, *REWARDS, OPPOSITE):
-        path = folder / "summaries" / f"{name}-{beams}-beams.json"
-        if not path.is_file():
-            texts, _ = _write(folder, name, "test", overrides, num_beams=beams)
-            path.parent.mkdir(exist_ok=True)
-            write_atomically(path, json.dumps(texts, ensure_ascii=False, indent=0))
-        summaries[name] = json.loads(path.read_text(encoding="utf-8"))
-    return summaries
+    def texts(name: str) -> list[str]:
+        return _write(folder, name, "test", overrides, num_beams=beams)[0]
+
+    return {
+        name: report.kept(folder / "summaries" / f"{name}-{beams}-beams.json", functools.partial(texts, name))
+        for name in (START, CONTROL, *REWARDS, OPPOSITE)
+    }
 
 
 def _write(
@@ -263,7 +260,7 @@ def score_study(
     rows = {
         name: {
             "scores": {key: sum(column[key]) / len(column[key]) for key in COLUMNS},
-            "words": sum(len(text.split()) for text in systems[name]) / len(systems[name]),
+            "words": report.mean_words(systems[name]),
             "distinct": len(set(systems[name])),
         }
         for name, column in values.items()
@@ -288,8 +285,7 @@ def score_study(
             "high": test.high,
             "p": corrected[name, other],
         }
-    signatures = [str(score.signature) for score in next(iter(cards.values())).values()]
-    return {"rows": rows, "signatures": signatures}
+    return {"rows": rows, "signatures": list(report.signatures(next(iter(cards.values()))).values())}
 
 
 def step_times(folder: Path) -> dict[str, dict[str, float]]:
@@ -377,34 +373,32 @@ def markdown(study: Mapping[str, Any]) -> str:
 
 def _search_tables(beams: int, rows: Mapping[str, Any]) -> list[str]:
     greedy = "Greedy summaries: what rewards are given to, and what the best evaluation was chosen by"
-    lines = [
-        f"## {greedy if beams == 1 else f'Summaries by {beams} beams'}",
-        "",
-        f"| training | {' | '.join(COLUMNS.values())} | words |",
-        "|---|" + "---|" * (len(COLUMNS) + 1),
-    ]
+    scores = []
     for name, row in rows.items():
         theirs = PAPER.get(name, (None,) * len(COLUMNS))
         cells = [
             f"{100 * row['scores'][key]:.2f}" + ("" if paper is None else f" ({paper:.2f})")
             for key, paper in zip(COLUMNS, theirs, strict=True)
         ]
-        lines.append(f"| {title(name)} | {' | '.join(cells)} | {row['words']:.1f} |")
-    lines += [
-        "",
-        "| reward | over the start | p | over cross entropy, continued | p |",
-        "|---|---|---|---|---|",
-    ]
+        scores.append([title(name), *cells, f"{row['words']:.1f}"])
+    tests = []
     for name in (*REWARDS, OPPOSITE):
         cells = []
         for other in (START, CONTROL):
             test = rows[name][f"against_{other}"]
+            ends = test["low"], test["high"]
             cells += [
-                f"{100 * test['difference']:+.2f} ({100 * test['low']:.2f} to {100 * test['high']:.2f})",
+                report.with_interval(test["difference"], ends, "+.2f", 100, ".2f"),
                 f"{test['p']:.4f}",
             ]
-        lines.append(f"| {title(name).removeprefix('mixed loss, ')} | {' | '.join(cells)} |")
-    return lines
+        tests.append([title(name).removeprefix("mixed loss, "), *cells])
+    return [
+        f"## {greedy if beams == 1 else f'Summaries by {beams} beams'}",
+        "",
+        *report.table(["training", *COLUMNS.values(), "words"], scores),
+        "",
+        *report.table(["reward", "over the start", "p", "over cross entropy, continued", "p"], tests),
+    ]
 
 
 def _learning_table(study: Mapping[str, Any]) -> list[str]:
@@ -416,32 +410,33 @@ def _learning_table(study: Mapping[str, Any]) -> list[str]:
         "entropy": "entropy of a token",
         "sample_tokens": "tokens of a sample",
     }
-    lines = [
+    rows = [
+        [
+            f"{REWARDS[name].title} ({study['factors'][name]:g})",
+            *(f"{values[key][0]:.3f} to {values[key][1]:.3f}" for key in names),
+        ]
+        for name, values in study["learning"].items()
+    ]
+    return [
         "Training articles, mean of the first and of the last ten steps; rewards are multiplied by their factors.",
         "",
-        f"| reward (factor) | {' | '.join(names.values())} |",
-        "|---|" + "---|" * len(names),
+        *report.table(["reward (factor)", *names.values()], rows),
     ]
-    for name, values in study["learning"].items():
-        cells = [f"{values[key][0]:.3f} to {values[key][1]:.3f}" for key in names]
-        lines.append(f"| {REWARDS[name].title} ({study['factors'][name]:g}) | {' | '.join(cells)} |")
-    return lines
 
 
 def _time_table(study: Mapping[str, Any]) -> list[str]:
     parts = ("encode", "greedy", "sample", "score", "reward", "update")
-    lines = [
+    rows = [
+        [REWARDS[name].title, *(f"{seconds[part]:.3f}" for part in (*parts, "reward_workers"))]
+        for name, seconds in study["seconds"].items()
+    ]
+    return [
         "Seconds of a step of about 30 articles on one core shared with other work: encoding the source, writing the greedy "
         "and the sampled summary, scoring sample and reference with gradients, waiting for rewards, and the update. "
         "The last column is what the reward's own process worked meanwhile.",
         "",
-        f"| reward | {' | '.join(parts)} | in the worker |",
-        "|---|" + "---|" * (len(parts) + 1),
+        *report.table(["reward", *parts, "in the worker"], rows),
     ]
-    for name, seconds in study["seconds"].items():
-        cells = [f"{seconds[part]:.3f}" for part in (*parts, "reward_workers")]
-        lines.append(f"| {REWARDS[name].title} | {' | '.join(cells)} |")
-    return lines
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -467,12 +462,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="of the summaries that are scored; tables for each number (default: 1, greedily, and 5)",
     )
-    parser.add_argument("--jobs", type=int, default=1, help="runs at a time (default: %(default)s)")
-    parser.add_argument(
-        "--set", action="append", default=[], metavar="SECTION.KEY=VALUE", help="for every run"
-    )
-    parser.add_argument("--output", default="runs/study-self-critical", help="default: %(default)s")
-    parser.add_argument("--data", metavar="FOLDER", help="folder of the data (default: SUMMARILY_DATA)")
+    report.add_arguments(parser, "runs/study-self-critical", jobs=1)
 
 
 def _settings(folder: Path, options: argparse.Namespace) -> dict[str, Any]:
@@ -482,8 +472,6 @@ def _settings(folder: Path, options: argparse.Namespace) -> dict[str, Any]:
 
 def run(options: argparse.Namespace) -> int:
     """Run or go on with the study, then write `study.json` and `study.md`."""
-    from summarily.support.files import write_atomically
-
     if min(options.beams) < 1:
         raise InputError(f"--beams has {min(options.beams)}; a search has at least 1.")
     folder = Path(options.output).resolve()  # models are named by their folders
@@ -500,8 +488,5 @@ def run(options: argparse.Namespace) -> int:
     study["signatures"] = next(iter(searches.values())).pop("signatures")
     study |= {"seconds": step_times(folder), "learning": learning(folder)}
     study |= {"factors": measure_factors(folder, options.set), **_settings(folder, options)}
-    write_atomically(folder / "study.json", json.dumps(study, indent=1))
-    write_atomically(folder / "study.md", markdown(study) + "\n")
-    print(markdown(study))
-    print(f"\nwritten to {folder}: study.json, study.md")
+    report.write(folder, study, markdown(study))
     return 0
