@@ -8,11 +8,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import nn
-from transformers import BartConfig, BartForConditionalGeneration, GenerationConfig
+from transformers import BartForConditionalGeneration, GenerationConfig, PreTrainedConfig
 from transformers.models.bart.modeling_bart import BartLearnedPositionalEmbedding
 
 from summarily.support.errors import InputError, InputTypeError
@@ -40,6 +40,7 @@ class LearnedPositions(nn.Embedding):
     ) -> torch.Tensor:
         """`input_ids` is needed for its length only, where `position_ids` are not given."""
         if position_ids is None:
+            assert input_ids is not None, "one of both is given"
             position_ids = (
                 torch.arange(input_ids.shape[1], device=self.weight.device) + past_key_values_length
             )
@@ -58,7 +59,7 @@ def position_rows(positions: nn.Embedding) -> torch.Tensor:
     return positions.weight.detach()[reserved:]
 
 
-def swap_encoder_self_attention(encoder: nn.Module, make: Callable[[int], nn.Module]) -> None:
+def swap_encoder_self_attention(encoder: Any, make: Callable[[int], nn.Module]) -> None:
     """Replace the self-attention of every layer of a BART encoder by `make(layer index)`."""
     for index, layer in enumerate(encoder.layers):
         layer.self_attn = make(index)
@@ -109,7 +110,7 @@ def start_as_copier(bart: BartForConditionalGeneration) -> None:
     Kolter 2023), both sides have the same sinusoids for positions, and what the other sublayers add starts small; all
     of it is trained from there.
     """
-    std, width = bart.config.init_std, bart.config.d_model
+    std, width = cast(float, bart.config.init_std), cast(int, bart.config.d_model)
     encoder, decoder = bart.model.encoder, bart.model.decoder
     for positions in (encoder.embed_positions, decoder.embed_positions):
         # Twice the deviation of the embeddings: where a token is counts for more than what it is, at first.
@@ -131,7 +132,7 @@ def sinusoids(positions: int, width: int) -> torch.Tensor:
     return torch.cat([angles.sin(), angles.cos()], dim=1)
 
 
-def shared_fields(config: BartConfig) -> dict[str, Any]:
+def shared_fields(config: PreTrainedConfig) -> dict[str, Any]:
     """The fields of a configuration that another model can take over."""
     return {name: value for name, value in config.to_dict().items() if name not in _OWN_FIELDS}
 
@@ -148,7 +149,7 @@ def load_bart(model: BartForConditionalGeneration | str) -> BartForConditionalGe
     return model
 
 
-def copy_bart(bart: BartForConditionalGeneration, model: nn.Module) -> None:
+def copy_bart(bart: BartForConditionalGeneration, model: Any) -> None:
     """Copy everything but the encoder's self-attention into one of our models, positions widened."""
     ours, theirs = model.model, bart.model
     attention = "encoder.layers."

@@ -13,7 +13,7 @@ import torch.nn.functional as F
 from torch import nn
 from transformers.cache_utils import Cache, DynamicCache, DynamicSlidingWindowLayer
 from transformers.masking_utils import create_sliding_window_causal_mask
-from transformers.modeling_outputs import BaseModelOutput, Seq2SeqLMOutput, Seq2SeqModelOutput
+from transformers.modeling_outputs import BaseModelOutput, Seq2SeqModelOutput
 from transformers.models.bart.modeling_bart import (
     BartDecoder,
     BartEncoder,
@@ -33,7 +33,7 @@ from summarily.modeling.generation.shared_cross_attention import (
     SharedCrossAttentionCache,
     SharedCrossAttentionGeneration,
 )
-from summarily.modeling.summary_loss import summary_loss
+from summarily.modeling.modeling_summarizer import SummarizerForward
 from summarily.support.errors import InputError
 
 
@@ -195,8 +195,10 @@ class LongBartModel(BartModel):
         )
 
 
-class LongBartForConditionalGeneration(SharedCrossAttentionGeneration, BartForConditionalGeneration):
-    """The summarizer. The loss is divided by `num_items_in_batch`, or by the number of labels."""
+class LongBartForConditionalGeneration(
+    SummarizerForward, SharedCrossAttentionGeneration, BartForConditionalGeneration
+):
+    """The summarizer."""
 
     _supports_flash_attn = False
     _supports_flex_attn = False
@@ -209,47 +211,11 @@ class LongBartForConditionalGeneration(SharedCrossAttentionGeneration, BartForCo
         self.lm_head = nn.Linear(config.d_model, config.vocab_size, bias=False)
         self.post_init()
 
-    @can_return_tuple
-    def forward(
-        self,
-        input_ids=None,
-        attention_mask=None,
-        decoder_input_ids=None,
-        decoder_attention_mask=None,
-        encoder_outputs=None,
-        past_key_values=None,
-        inputs_embeds=None,
-        decoder_inputs_embeds=None,
-        labels=None,
-        use_cache=None,
-        num_items_in_batch: torch.Tensor | int | None = None,
-        **kwargs,
-    ) -> Seq2SeqLMOutput:
-        if labels is not None:
-            use_cache = False
-            if decoder_input_ids is None and decoder_inputs_embeds is None:
-                decoder_input_ids = self.prepare_decoder_input_ids_from_labels(labels)
+    def predict(self, input_ids, attention_mask, inputs_embeds, encoder_outputs, **decoder) -> Any:
         outputs = self.model(
-            input_ids,
-            attention_mask,
-            decoder_input_ids=decoder_input_ids,
-            decoder_attention_mask=decoder_attention_mask,
-            encoder_outputs=encoder_outputs,
-            past_key_values=past_key_values,
-            inputs_embeds=inputs_embeds,
-            decoder_inputs_embeds=decoder_inputs_embeds,
-            use_cache=use_cache,
-            **kwargs,
+            input_ids, attention_mask, inputs_embeds=inputs_embeds, encoder_outputs=encoder_outputs, **decoder
         )
-        logits = self.lm_head(outputs.last_hidden_state) + self.final_logits_bias
-        loss = None if labels is None else self.loss(logits, labels, num_items_in_batch)
-        rest = {name: value for name, value in outputs.items() if name != "last_hidden_state"}
-        return Seq2SeqLMOutput(loss=loss, logits=logits, **rest)
-
-    def loss(self, logits, labels, num_items_in_batch=None) -> torch.Tensor:
-        """Cross entropy, smoothed in training; labels of -100 do not count."""
-        smoothing = self.config.label_smoothing if self.training else 0.0
-        return summary_loss(logits, labels, num_items_in_batch, smoothing)
+        return self.lm_head(outputs.last_hidden_state) + self.final_logits_bias, outputs
 
     def new_cache(self, examples: int) -> SharedCrossAttentionCache:
         return self.model.decoder.new_cache(examples)

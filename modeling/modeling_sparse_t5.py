@@ -12,7 +12,7 @@ import torch
 from torch import nn
 from transformers import GenerationConfig
 from transformers.activations import NewGELUActivation
-from transformers.modeling_outputs import BaseModelOutput, Seq2SeqLMOutput, Seq2SeqModelOutput
+from transformers.modeling_outputs import BaseModelOutput, Seq2SeqModelOutput
 from transformers.models.t5.configuration_t5 import T5Config
 from transformers.models.t5.modeling_t5 import (
     T5Attention,
@@ -31,7 +31,7 @@ from summarily.modeling.generation.shared_cross_attention import (
     SharedCrossAttentionGeneration,
     SharedT5CrossAttention,
 )
-from summarily.modeling.summary_loss import summary_loss
+from summarily.modeling.modeling_summarizer import SummarizerForward
 from summarily.support.errors import InputError, InputTypeError
 
 
@@ -133,9 +133,9 @@ class SparseT5Model(SparseT5Body, T5Model):
 
 
 class SparseT5ForConditionalGeneration(
-    SparseT5Body, SharedCrossAttentionGeneration, T5ForConditionalGeneration
+    SparseT5Body, SummarizerForward, SharedCrossAttentionGeneration, T5ForConditionalGeneration
 ):
-    """The summarizer. The loss is divided by `num_items_in_batch`, or by the number of labels."""
+    """The summarizer."""
 
     def __init__(self, config: T5Config):
         T5PreTrainedModel.__init__(self, config)
@@ -144,40 +144,12 @@ class SparseT5ForConditionalGeneration(
         self.lm_head = nn.Linear(config.d_model, config.vocab_size, bias=False)
         self.post_init()
 
-    @can_return_tuple
-    def forward(
-        self,
-        input_ids=None,
-        attention_mask=None,
-        decoder_input_ids=None,
-        decoder_attention_mask=None,
-        encoder_outputs=None,
-        past_key_values=None,
-        inputs_embeds=None,
-        decoder_inputs_embeds=None,
-        labels=None,
-        use_cache=None,
-        num_items_in_batch: torch.Tensor | int | None = None,
-        **kwargs,
-    ) -> Seq2SeqLMOutput:
-        if labels is not None:
-            use_cache = False
-            if decoder_input_ids is None and decoder_inputs_embeds is None:
-                decoder_input_ids = self.prepare_decoder_input_ids_from_labels(labels)
-        outputs = super().forward(
-            attention_mask=attention_mask,
-            decoder_input_ids=decoder_input_ids,
-            decoder_attention_mask=decoder_attention_mask,
-            encoder_outputs=self.encoded(encoder_outputs, input_ids, attention_mask, inputs_embeds, kwargs),
-            past_key_values=past_key_values,
-            decoder_inputs_embeds=decoder_inputs_embeds,
-            use_cache=use_cache,
-            return_dict=True,
-            **kwargs,
+    def predict(self, input_ids, attention_mask, inputs_embeds, encoder_outputs, **decoder) -> Any:
+        encoder_outputs = self.encoded(encoder_outputs, input_ids, attention_mask, inputs_embeds, decoder)
+        outputs = T5ForConditionalGeneration.forward(
+            self, attention_mask=attention_mask, encoder_outputs=encoder_outputs, return_dict=True, **decoder
         )
-        if labels is not None:
-            outputs.loss = summary_loss(outputs.logits, labels, num_items_in_batch)
-        return outputs
+        return outputs.logits, outputs
 
     @classmethod
     def start_from(cls, t5: T5ForConditionalGeneration, config_class: type[T5Config], **fields) -> Self:

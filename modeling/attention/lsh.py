@@ -154,7 +154,7 @@ def lsh_attention(
     if one_chunk:
         hashes, position, chunk_length = 1, torch.arange(length, device=value.device), length
         position = position.expand(batch, heads, length)
-        arranged = (query_key, key, value)
+        arranged: tuple[torch.Tensor, ...] = (query_key, key, value)
     else:
         factors = factors or bucket_factors(padded, chunk_length, max_length or padded)
         order = _sorted_by_bucket(query_key, rotations, factors, padding)

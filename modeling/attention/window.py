@@ -56,6 +56,11 @@ class WindowPlan:
     global_index: torch.Tensor | None = None
     global_real: torch.Tensor | None = None
 
+    def index_with(self, beyond: int) -> torch.Tensor:
+        """`global_index`, `beyond` where it holds no token."""
+        assert self.global_index is not None and self.global_real is not None, "there are global tokens"
+        return self.global_index.masked_fill(~self.global_real, beyond)
+
 
 def plan_window(
     attention_mask: torch.Tensor | None = None,
@@ -144,7 +149,7 @@ def window_mask(length: int, window: int, plan: WindowPlan, device=None) -> torc
         seen = seen & plan.local[:, None, :]
     if plan.global_index is not None:
         # A padded entry of the index writes into a column that is cut off.
-        index = plan.global_index.masked_fill(~plan.global_real, length)
+        index = plan.index_with(length)
         columns = torch.zeros(index.shape[0], length + 1, dtype=torch.bool, device=device)
         seen = seen | columns.scatter(1, index, True)[:, None, :length]
     return seen
@@ -408,13 +413,14 @@ def _flash_windows_backward(
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     band = _band(window, block, query.device)
     local, _ = _simplified(local, None, band)
+    global_index = global_index if global_index is not None and global_index.shape[1] else None
     count = 0 if global_index is None else global_index.shape[1]
     global_keys, global_values = (
-        _rows_at(states, global_index) if count else None for states in (key, value)
+        None if global_index is None else _rows_at(states, global_index) for states in (key, value)
     )
     grad_query = torch.empty(query.shape, dtype=query.dtype)
     grad_key, grad_value = (torch.zeros(key.shape, dtype=key.dtype) for _ in range(2))
-    grad_globals = [torch.zeros_like(rows) for rows in (global_keys, global_values)] if count else []
+    grad_globals = [torch.zeros_like(states) for states in (global_keys, global_values) if states is not None]
     for part in _blocks(query.shape[1], window, block):
         rows = slice(part.start, part.end)
         grads = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward(
@@ -435,10 +441,10 @@ def _flash_windows_backward(
             total[:, part.first : part.last] += grad_part[:, count:]
             if count:
                 grad_globals[i] += grad_part[:, :count]
-    if count:
+    if global_index is not None:
         batch = torch.arange(global_index.shape[0])[:, None].expand_as(global_index)
-        for total, rows in zip((grad_key, grad_value), grad_globals, strict=True):
-            total.index_put_((batch, global_index), rows, accumulate=True)
+        for total, global_rows in zip((grad_key, grad_value), grad_globals, strict=True):
+            total.index_put_((batch, global_index), global_rows, accumulate=True)
     return grad_query, grad_key, grad_value
 
 
@@ -469,10 +475,11 @@ def _biased_windows_backward(
     batch, length, heads, _ = query.shape
     dtype, exact = query.dtype, normalizer.dtype
     band = _band(window, block, query.device)
-    local, near = _simplified(local, near, band)
+    local, near = _simplified(local, near, band)[0], near.masked_fill(~band[0], float("-inf"))
+    global_index = global_index if global_index is not None and global_index.shape[1] else None
     count = 0 if global_index is None else global_index.shape[1]
-    keys = [key] if not count else [_rows_at(key, global_index), key]
-    values = [value] if not count else [_rows_at(value, global_index), value]
+    keys = [key] if global_index is None else [_rows_at(key, global_index), key]
+    values = [value] if global_index is None else [_rows_at(value, global_index), value]
     # Heads first, the tokens of one head side by side; the globals in front of all others.
     grad, query, key, value = (
         states.transpose(1, 2).reshape(batch * heads, -1, states.shape[-1])
@@ -491,8 +498,10 @@ def _biased_windows_backward(
             return states[:, pieces[0]] if len(pieces) == 1 else torch.cat([states[:, p] for p in pieces], 1)
 
         seen = None if _says_all(near, local) else _seen_by(part, band, window, local, global_real)
-        added = _additive(seen, dtype, _bias_of(part, window, near, far)).expand(batch, -1, -1, -1)
-        scores = torch.baddbmm(added.flatten(0, 1), query[:, rows], beside(key).transpose(1, 2))
+        added = _additive(seen, dtype, _bias_of(part, window, near, far))
+        assert added is not None, "there is a bias"
+        added = added.expand(batch, -1, -1, -1).flatten(0, 1)
+        scores = torch.baddbmm(added, query[:, rows], beside(key).transpose(1, 2))
         weights = scores.to(exact).sub_(normalizer[:, rows, None]).exp_()
         grad_weights = torch.bmm(grad[:, rows], beside(value).transpose(1, 2))
         grad_scores = grad_weights.to(exact).sub_(mean[:, rows]).mul_(weights)
@@ -517,7 +526,7 @@ def _biased_windows_backward(
         states.unflatten(0, (batch, heads)).transpose(1, 2)
         for states in (grad_query.mul_(scale), grad_key, grad_value)
     ]
-    if count:
+    if global_index is not None:
         row = torch.arange(batch)[:, None].expand_as(global_index)
         for i in (1, 2):
             far_rows, grads[i] = grads[i][:, :count], grads[i][:, count:].contiguous()
@@ -572,7 +581,7 @@ def _block_attention(query, key, value, plan, window, dropout, block, bias, scal
 
 def _one_block(query, key, value, plan, window, dropout, band, near, far, scale, part):
     index = plan.global_index
-    states = (
+    keys, values = (
         _with_globals(None if index is None else _rows_at(source, index), source, part)
         for source in (key, value)
     )
@@ -580,7 +589,7 @@ def _one_block(query, key, value, plan, window, dropout, band, near, far, scale,
     if near is not None:
         seen = _additive(seen, query.dtype, _bias_of(part, window, near, far))
     rows = query[:, part.start : part.end].transpose(1, 2)
-    return F.scaled_dot_product_attention(rows, *states, seen, dropout, scale=scale).transpose(1, 2)
+    return F.scaled_dot_product_attention(rows, keys, values, seen, dropout, scale=scale).transpose(1, 2)
 
 
 @functools.cache
@@ -596,7 +605,7 @@ def flex_block_mask(plan: WindowPlan, batch: int, length: int, window: int, devi
 
     everywhere = torch.zeros(batch, length + 1, dtype=torch.bool, device=device)
     if plan.global_index is not None:
-        everywhere.scatter_(1, plan.global_index.masked_fill(~plan.global_real, length), True)
+        everywhere.scatter_(1, plan.index_with(length), True)
     local = plan.local if plan.local is not None else torch.ones_like(everywhere)
 
     def seen(b, h, i, j):
@@ -629,8 +638,8 @@ def _flex_attention(query, key, value, plan, window, bias, scale):
 def global_attention(
     hidden_states: torch.Tensor,
     query: torch.Tensor,
-    key_projection: torch.nn.Module,
-    value_projection: torch.nn.Module,
+    key_projection: torch.nn.Linear,
+    value_projection: torch.nn.Linear,
     plan: WindowPlan,
     dropout: float = 0.0,
 ) -> tuple[torch.Tensor, torch.Tensor]:
@@ -695,6 +704,7 @@ def attend_everywhere(
     and value. Returns the rows, shaped as the queries, and the weights `[batch, heads, globals, length]`."""
     scores = torch.einsum("bghd,blhd->bhgl", query * _scale(query, scale), key)
     if bias is not None:
+        assert plan.global_index is not None, "the queries are those of global tokens"
         positions = torch.arange(key.shape[1], device=key.device)
         scores = scores + bias_at(bias, positions - plan.global_index[..., None]).transpose(0, 1)
     weights = _weights_of(scores, plan, dropout).to(value.dtype)
@@ -719,6 +729,6 @@ def put_global_rows(states: torch.Tensor, rows: torch.Tensor, plan: WindowPlan) 
     """
     length = states.shape[1]
     # Entries of the index that hold no token write into one more row, which is cut off again.
-    index = plan.global_index.masked_fill(~plan.global_real, length)
+    index = plan.index_with(length)
     index = index[:, :, None, None].expand(-1, -1, *states.shape[2:])
     return F.pad(states, (0, 0, 0, 0, 0, 1)).scatter(1, index, rows.to(states.dtype))[:, :length]

@@ -130,7 +130,7 @@ class AttentionVariantConfig(PreTrainedConfig):
         if self.decoder_leaks and not self.leaky_decoder:
             raise InputError(
                 f"decoder_attention_type={self.decoder_attention_type!r} shows the decoder the tokens that it has to "
-                f"predict; use {MASKED_TWIN[self.decoder_attention_type]!r}, or leaky_decoder=True to reproduce "
+                f"predict; use {MASKED_TWIN[str(self.decoder_attention_type)]!r}, or leaky_decoder=True to reproduce "
                 "the paper."
             )
         if self.preset not in DEFAULT_GAP:

@@ -8,9 +8,9 @@ from transformers import PreTrainedConfig
 from transformers.modeling_outputs import SequenceClassifierOutput
 from transformers.utils import cached_file
 
-from summarily.modeling.adapted_encoder import AdaptedEncoderModel
 from summarily.modeling.bleurt.configuration_bleurt import BleurtConfig
 from summarily.modeling.bleurt.convert_bleurt import is_port, port_config, port_state
+from summarily.modeling.modeling_adapted_encoder import AdaptedEncoderModel
 from summarily.support.errors import InputError
 
 UNKNOWN = -100.0

@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any, NamedTuple, Self
 
 import torch
-from transformers import AutoTokenizer, BertTokenizerFast, PreTrainedConfig
+from transformers import AutoTokenizer, BertTokenizer, PreTrainedConfig
 from transformers.utils import cached_file
 
-from summarily.modeling.adapted_encoder import resolve_encoder
+from summarily.modeling.modeling_adapted_encoder import resolve_encoder
 from summarily.support.errors import InputError, MissingRequirement
 
 SENTENCE_PIECES = "spm.model"
@@ -72,7 +72,7 @@ class PairTokenizer:
                 str(cached_file(folder, SENTENCE_PIECES, revision=revision)), int(own["pad_token_id"]), length
             )
         # The ports name tokenizer classes of their own, which are BERT's.
-        kind = BertTokenizerFast if values.get("model_type") == "bleurt" else AutoTokenizer
+        kind = BertTokenizer if values.get("model_type") == "bleurt" else AutoTokenizer
         return cls._of_words(kind.from_pretrained(folder, revision=revision), length)
 
     @classmethod

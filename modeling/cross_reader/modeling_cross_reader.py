@@ -23,7 +23,6 @@ from torch.nn.utils.rnn import pad_sequence
 from transformers import AutoTokenizer
 from transformers import initialization as init
 
-from summarily.modeling.adapted_encoder import AdaptedEncoderModel, AdaptedLinear
 from summarily.modeling.cloze_reader.reader_output import (
     ReaderOutput,
     masked_answer_loss,
@@ -31,6 +30,7 @@ from summarily.modeling.cloze_reader.reader_output import (
     room_for_questions,
 )
 from summarily.modeling.cross_reader.configuration_cross_reader import CrossReaderConfig
+from summarily.modeling.modeling_adapted_encoder import AdaptedEncoderModel, AdaptedLinear
 from summarily.support.cloze.marks import PLACEHOLDER, Answer, candidates, rename, with_names
 from summarily.support.errors import InputError
 

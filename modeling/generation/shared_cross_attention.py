@@ -151,6 +151,7 @@ class SharedCrossAttention(BartAttention):
         rows, length, _ = hidden_states.shape
         keys, values = _shared_keys(self, key_value_states, examples, past_key_values)
         query, mask = _folded(self, hidden_states, attention_mask, examples)
+        assert self.config is not None, "given by the layers"
         attend = ALL_ATTENTION_FUNCTIONS.get_interface(
             self.config._attn_implementation, eager_attention_forward
         )
@@ -185,7 +186,7 @@ class SharedLEDCrossAttention(LEDDecoderAttention):
         keys, values = _shared_keys(self, key_value_states, examples, cache)
         query, mask = _folded(self, hidden_states, attention_mask, examples)
         states = F.scaled_dot_product_attention(
-            query, keys, values, mask, self.dropout if self.training else 0.0, scale=self.scaling
+            query, keys, values, mask, (self.dropout or 0.0) if self.training else 0.0, scale=self.scaling
         )
         return self.out_proj(states.transpose(1, 2).reshape(hidden_states.shape)), None, cache
 
@@ -244,7 +245,8 @@ class SharedCrossAttentionGeneration(SharedDocuments):
                 cache.activate_past_recording()
             model_kwargs["past_key_values"] = cache
             return
-        super()._prepare_cache_for_generation(generation_config, model_kwargs, mode, batch_size, max_length)
+        usual: Any = super()
+        usual._prepare_cache_for_generation(generation_config, model_kwargs, mode, batch_size, max_length)
 
 
 _SHARED = {
@@ -294,7 +296,7 @@ def generate_with_shared_cross_attention(
         raise InputError(
             "past_key_values is given; pass a SharedCrossAttentionCache to model.generate instead."
         )
-    twin = share_cross_attention(model)
+    twin: Any = share_cross_attention(model)
     cache = SharedCrossAttentionCache(_examples(inputs, kwargs))
     return twin.generate(inputs, past_key_values=cache, **kwargs)
 

@@ -223,7 +223,8 @@ def summary_beam_search(
             log_probabilities = outputs.logits[:, -1].float()
             if not getattr(model, "logits_are_log_probabilities", False):
                 log_probabilities = torch.log_softmax(log_probabilities, dim=-1)
-            moved = search.advance(logits_processor(search.rows(), log_probabilities), stopping_criteria)
+            rows: Any = search.rows()
+            moved = search.advance(logits_processor(rows, log_probabilities), stopping_criteria)
             if search.over():
                 return search.output(generation_config)
             _reorder_cache(model, model_kwargs, moved)

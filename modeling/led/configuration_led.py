@@ -1,5 +1,7 @@
 """Configuration of LED."""
 
+from typing import cast
+
 from huggingface_hub.dataclasses import strict
 
 from summarily.modeling.configuration_long_bart import LongBartConfig
@@ -66,14 +68,14 @@ class LedConfig(LongBartConfig):
     global_tokens: str = "bos"
 
     def __post_init__(self, **kwargs):
-        check_window(self.attention_window, self.encoder_layers)
+        check_window(self.attention_window, cast(int, self.encoder_layers))
         check_global_tokens(self.global_tokens)
         super().__post_init__(**kwargs)
 
     @property
     def windows(self) -> list[int]:
         """Tokens on each side, for each layer."""
-        return one_sided_windows(self.attention_window, self.encoder_layers)
+        return one_sided_windows(self.attention_window, cast(int, self.encoder_layers))
 
 
 __all__ = ["LedConfig"]

@@ -1,20 +1,16 @@
 """LED: BART's layers around sliding-window attention with global tokens.
 
 The attention itself, and what it must equal, is in `modeling/attention/window.py`; encoder, decoder, loss and
-generation are those of `modeling/long_bart.py`.
+generation are those of `modeling/modeling_long_bart.py`.
 """
 
 import torch
 from torch import nn
 from transformers import BartForConditionalGeneration, GenerationConfig, LEDForConditionalGeneration
-from transformers.modeling_outputs import BaseModelOutput, Seq2SeqLMOutput
-from transformers.utils.generic import merge_with_config_defaults
-from transformers.utils.output_capturing import capture_outputs
 
 from summarily.modeling.attention.window import (
     WindowPlan,
     global_attention,
-    plan_by_option,
     put_global_rows,
     window_attention,
     window_attention_dense,
@@ -33,12 +29,14 @@ from summarily.modeling.led.convert_led import (
     led_from_transformers,
     led_to_transformers,
 )
-from summarily.modeling.long_bart import (
+from summarily.modeling.modeling_long_bart import (
     EncoderSelfAttention,
     LongBartEncoder,
     LongBartForConditionalGeneration,
     LongBartModel,
 )
+from summarily.modeling.modeling_summarizer import GlobalTokensForward
+from summarily.modeling.modeling_windowed import WindowedEncoder
 from summarily.support.errors import InputError, InputTypeError
 
 PROJECTIONS = ("q_proj", "k_proj", "v_proj")
@@ -89,23 +87,9 @@ class LedSelfAttention(EncoderSelfAttention):
         return put_global_rows(states, rows, plan), weights
 
 
-class LedEncoder(LongBartEncoder):
+class LedEncoder(WindowedEncoder, LongBartEncoder):
     config: LedConfig
-
-    def make_attention(self, layer: int) -> LedSelfAttention:
-        return LedSelfAttention(self.config, layer)
-
-    def plan(self, hidden_states, attention_mask, global_attention_mask=None) -> WindowPlan:
-        return plan_by_option(self.config.global_tokens, hidden_states, attention_mask, global_attention_mask)
-
-    @merge_with_config_defaults
-    @capture_outputs
-    def forward(
-        self, input_ids=None, attention_mask=None, inputs_embeds=None, global_attention_mask=None, **kwargs
-    ) -> BaseModelOutput:
-        return self.encode(
-            input_ids, attention_mask, inputs_embeds, global_attention_mask=global_attention_mask
-        )
+    attention_class = LedSelfAttention
 
 
 class LedModel(LongBartModel):
@@ -126,7 +110,7 @@ class LedModel(LongBartModel):
     encoder_arguments = ("global_attention_mask",)
 
 
-class LedForConditionalGeneration(LongBartForConditionalGeneration):
+class LedForConditionalGeneration(GlobalTokensForward, LongBartForConditionalGeneration):
     """The summarizer of long documents.
 
     Start from a BART (`from_bart`), from transformers' LED (`from_transformers_led`), or from a saved model
@@ -150,28 +134,6 @@ class LedForConditionalGeneration(LongBartForConditionalGeneration):
 
     config: LedConfig
     model_class = LedModel
-
-    def forward(
-        self,
-        input_ids=None,
-        attention_mask=None,
-        decoder_input_ids=None,
-        decoder_attention_mask=None,
-        global_attention_mask=None,
-        encoder_outputs=None,
-        labels=None,
-        **kwargs,
-    ) -> Seq2SeqLMOutput:
-        return super().forward(
-            input_ids=input_ids,
-            attention_mask=attention_mask,
-            decoder_input_ids=decoder_input_ids,
-            decoder_attention_mask=decoder_attention_mask,
-            global_attention_mask=global_attention_mask,
-            encoder_outputs=encoder_outputs,
-            labels=labels,
-            **kwargs,
-        )
 
     @classmethod
     def from_bart(

@@ -1,31 +1,29 @@
 """LED around T5: T5's layers, sliding-window attention in the encoder.
 
 The attention, with T5's bias by relative distance, is in `modeling/attention/window.py`; encoder, decoder, loss and
-generation are those of `modeling/sparse_t5.py`. The weights are T5's, name by name.
+generation are those of `modeling/modeling_sparse_t5.py`. The weights are T5's, name by name.
 """
 
 import torch
 from transformers import T5ForConditionalGeneration
-from transformers.modeling_outputs import BaseModelOutput, Seq2SeqLMOutput
 from transformers.models.t5.modeling_t5 import T5Attention
-from transformers.utils.generic import merge_with_config_defaults
-from transformers.utils.output_capturing import capture_outputs
 
 from summarily.modeling.attention.window import (
     WindowPlan,
     attend_everywhere,
-    plan_by_option,
     put_global_rows,
     window_attention,
     window_attention_dense,
 )
 from summarily.modeling.led_t5.configuration_led_t5 import LedT5Config
-from summarily.modeling.sparse_t5 import (
+from summarily.modeling.modeling_sparse_t5 import (
     SparseT5Encoder,
     SparseT5ForConditionalGeneration,
     SparseT5Model,
     load_t5,
 )
+from summarily.modeling.modeling_summarizer import GlobalTokensForward
+from summarily.modeling.modeling_windowed import WindowedEncoder
 
 
 class LedT5SelfAttention(T5Attention):
@@ -60,23 +58,9 @@ class LedT5SelfAttention(T5Attention):
         return self.o(states.flatten(2)), position_bias, weights
 
 
-class LedT5Encoder(SparseT5Encoder):
+class LedT5Encoder(WindowedEncoder, SparseT5Encoder):
     config: LedT5Config
-
-    def make_attention(self, layer: int) -> LedT5SelfAttention:
-        return LedT5SelfAttention(self.config, layer)
-
-    def plan(self, hidden_states, attention_mask, global_attention_mask=None) -> WindowPlan:
-        return plan_by_option(self.config.global_tokens, hidden_states, attention_mask, global_attention_mask)
-
-    @merge_with_config_defaults
-    @capture_outputs
-    def forward(
-        self, input_ids=None, attention_mask=None, inputs_embeds=None, global_attention_mask=None, **kwargs
-    ) -> BaseModelOutput:
-        return self.encode(
-            input_ids, attention_mask, inputs_embeds, global_attention_mask=global_attention_mask
-        )
+    attention_class = LedT5SelfAttention
 
 
 class LedT5Model(SparseT5Model):
@@ -96,7 +80,7 @@ class LedT5Model(SparseT5Model):
     encoder_arguments = ("global_attention_mask",)
 
 
-class LedT5ForConditionalGeneration(SparseT5ForConditionalGeneration):
+class LedT5ForConditionalGeneration(GlobalTokensForward, SparseT5ForConditionalGeneration):
     """The summarizer of long documents around a T5: start from one (`from_t5`), or from a saved model.
 
     Tokens with 1 in `global_attention_mask` see and are seen by all others; without a mask none does, unless the config
@@ -118,29 +102,6 @@ class LedT5ForConditionalGeneration(SparseT5ForConditionalGeneration):
 
     config: LedT5Config
     encoder_class = LedT5Encoder
-    encoder_arguments = ("global_attention_mask",)
-
-    def forward(
-        self,
-        input_ids=None,
-        attention_mask=None,
-        decoder_input_ids=None,
-        decoder_attention_mask=None,
-        global_attention_mask=None,
-        encoder_outputs=None,
-        labels=None,
-        **kwargs,
-    ) -> Seq2SeqLMOutput:
-        return super().forward(
-            input_ids=input_ids,
-            attention_mask=attention_mask,
-            decoder_input_ids=decoder_input_ids,
-            decoder_attention_mask=decoder_attention_mask,
-            global_attention_mask=global_attention_mask,
-            encoder_outputs=encoder_outputs,
-            labels=labels,
-            **kwargs,
-        )
 
     @classmethod
     def from_t5(

@@ -51,10 +51,8 @@ class PointerGeneratorTokenizer(PreTrainedTokenizerFast):
             encoding["labels"] = targets["input_ids"]
         return encoding
 
-    def _encode_plus(
-        self, text, *args, unknown_words=None, return_tensors=None, is_split_into_words=False, **options
-    ):
-        encoding = super()._encode_plus(text, *args, is_split_into_words=is_split_into_words, **options)
+    def _encode_plus(self, text, *args, unknown_words=None, return_tensors=None, **options):
+        encoding: Any = super()._encode_plus(text, *args, **options)
         rows = encoding["input_ids"]
         single = not rows or not isinstance(rows[0], list)
         texts: Sequence[Any] = [text] if single else text
@@ -130,7 +128,7 @@ class PointerGeneratorTokenizer(PreTrainedTokenizerFast):
             if token >= len(self):
                 tokens.append(self.unknown_word(token, unknown_words))
             elif token not in special:
-                tokens.append(self.convert_ids_to_tokens(token))
+                tokens.append(str(self.convert_ids_to_tokens(token)))
         return self.convert_tokens_to_string(tokens)
 
     def unknown_word(self, token: int, words: Sequence[str] | None) -> str:

@@ -1,6 +1,6 @@
 """Configuration of RED."""
 
-from typing import Any
+from typing import Any, cast
 
 from huggingface_hub.dataclasses import strict
 
@@ -101,16 +101,18 @@ class RedConfig(LongBartConfig):
     lost_position_offset: bool = False
 
     def __post_init__(self, **kwargs):
+        layers = cast(int, self.encoder_layers)
         if self.attention_types is None:
-            self.attention_types = [ATTENTION_TYPES[layer % 2] for layer in range(self.encoder_layers)]
+            self.attention_types = [ATTENTION_TYPES[layer % 2] for layer in range(layers)]
         if self.attention_head_size is None:
-            if self.d_model % self.encoder_attention_heads:
+            width, heads = cast(int, self.d_model), cast(int, self.encoder_attention_heads)
+            if width % heads:
                 raise InputError(
                     f"d_model={self.d_model} is not a multiple of encoder_attention_heads="
                     f"{self.encoder_attention_heads}; change one, or give attention_head_size."
                 )
-            self.attention_head_size = self.d_model // self.encoder_attention_heads
-        check_hashing(self, self.encoder_layers, ("chunk_length", "num_hashes", "attention_head_size"))
+            self.attention_head_size = width // heads
+        check_hashing(self, layers, ("chunk_length", "num_hashes", "attention_head_size"))
         super().__post_init__(**kwargs)
 
     @property

@@ -1,7 +1,7 @@
 """RED: BART's layers around the Reformer's attention.
 
 The attentions are in `modeling/attention/lsh.py`; encoder, decoder, loss and generation are those of
-`modeling/long_bart.py`.
+`modeling/modeling_long_bart.py`.
 """
 
 import torch
@@ -26,7 +26,7 @@ from summarily.modeling.bart_surgery import (
     randomise_weights,
     shared_fields,
 )
-from summarily.modeling.long_bart import (
+from summarily.modeling.modeling_long_bart import (
     EncoderSelfAttention,
     LongBartDecoder,
     LongBartEncoder,

@@ -1,7 +1,7 @@
 """RED around T5: T5's layers, the Reformer's attention in the encoder.
 
 The attentions, with T5's bias by relative distance, are in `modeling/attention/lsh.py`; encoder, decoder, loss and
-generation are those of `modeling/sparse_t5.py`. The weights are T5's, name by name, but for the keys of hashing layers,
+generation are those of `modeling/modeling_sparse_t5.py`. The weights are T5's, name by name, but for the keys of hashing layers,
 whose queries and keys are one projection: `q`.
 """
 
@@ -20,13 +20,13 @@ from summarily.modeling.attention.lsh import (
     rotation_columns,
 )
 from summarily.modeling.attention.window import bias_at
-from summarily.modeling.red_t5.configuration_red_t5 import RedT5Config
-from summarily.modeling.sparse_t5 import (
+from summarily.modeling.modeling_sparse_t5 import (
     SparseT5Encoder,
     SparseT5ForConditionalGeneration,
     SparseT5Model,
     load_t5,
 )
+from summarily.modeling.red_t5.configuration_red_t5 import RedT5Config
 from summarily.support.errors import InputError
 
 

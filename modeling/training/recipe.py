@@ -435,7 +435,7 @@ def _typed(value: Any, hint: Any, path: str) -> Any:
     """`value` as the annotated type, or an error that names the key."""
     origin, arguments = get_origin(hint), get_args(hint)
     if dataclasses.is_dataclass(hint):
-        if isinstance(value, hint):  # type: ignore[arg-type]  of an override, which was read before
+        if type(value) is hint:  # of an override, which was read before
             return value
         return _build(hint, value, path + ".")  # type: ignore[arg-type]
     if origin in (Union, types.UnionType):
@@ -617,13 +617,12 @@ def _check_task(recipe: Recipe) -> None:
 
 
 def _defaults() -> dict[str, Any]:
-    sections = {entry.name: entry.default_factory for entry in dataclasses.fields(Recipe)}
-    made = {name: make() for name, make in sections.items() if make is not dataclasses.MISSING}
-    plain = {
-        name: dataclasses.asdict(value) if dataclasses.is_dataclass(value) else value
-        for name, value in made.items()
-    }
-    return flat(plain | {"model": dataclasses.asdict(ModelSection(""))})
+    known: dict[str, Any] = {"model": ModelSection("")}
+    for entry in dataclasses.fields(Recipe):
+        if entry.default_factory is not dataclasses.MISSING:
+            known[entry.name] = entry.default_factory()
+    plain = {name: vars(value) if hasattr(value, "__dict__") else value for name, value in known.items()}
+    return flat(plain)
 
 
 def flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:

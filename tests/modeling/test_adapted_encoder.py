@@ -15,8 +15,8 @@ from safetensors.torch import load_file
 from torch import nn
 from transformers.modeling_outputs import SequenceClassifierOutput
 
-from summarily.modeling.adapted_encoder import AdaptedEncoderModel, AdaptedLinear, insert_adapters
 from summarily.modeling.configuration_adapted_encoder import AdaptedEncoderConfig
+from summarily.modeling.modeling_adapted_encoder import AdaptedEncoderModel, AdaptedLinear, insert_adapters
 from summarily.modeling.remote_code import flat_sources
 from summarily.support.errors import MissingRequirement
 from tests.metrics.tiny import checkpoint
@@ -212,7 +212,7 @@ def test_a_config_says_what_is_wrong():
 
 def test_the_code_stands_alone_for_a_merged_model(tmp_path):
     """Copied out of the package, it imports where the package cannot be had, and says what it lacks."""
-    sources = flat_sources("summarily.modeling.adapted_encoder")
+    sources = flat_sources("summarily.modeling.modeling_adapted_encoder")
     assert sorted(sources) == ["adapted_encoder", "configuration_adapted_encoder"]
     package = tmp_path / "code"
     package.mkdir()
@@ -226,7 +226,7 @@ class NoPackage:
             raise ModuleNotFoundError("No module named 'summarily'")
 sys.meta_path.insert(0, NoPackage())
 sys.path.insert(0, sys.argv[1])
-from code.adapted_encoder import AdaptedEncoderModel
+from code.modeling_adapted_encoder import AdaptedEncoderModel
 try:
     AdaptedEncoderModel.from_encoder("minilm")
 except ImportError as error:

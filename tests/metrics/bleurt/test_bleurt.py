@@ -203,7 +203,7 @@ def test_a_port_is_scored_too():
 
 
 def test_adapters_are_folded_in_for_scoring():
-    from summarily.modeling.adapted_encoder import AdaptedLinear
+    from summarily.modeling.modeling_adapted_encoder import AdaptedLinear
     from summarily.support import weights
 
     model = PairModel(weights.resolve(tiny_bleurt(whole=False)), torch.device("cpu"), "float32")

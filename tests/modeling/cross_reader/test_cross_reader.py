@@ -11,8 +11,8 @@ from safetensors.torch import load_file
 from transformers import AutoModel
 
 from summarily.modeling import CrossReader, CrossReaderConfig
-from summarily.modeling.adapted_encoder import AdaptedLinear
 from summarily.modeling.cross_reader.modeling_cross_reader import _linear, _spans_of_sentences
+from summarily.modeling.modeling_adapted_encoder import AdaptedLinear
 from summarily.support.cloze.marks import Answer, with_names
 from tests.metrics.tiny import checkpoint
 from tests.modeling.common import assert_loads_as_remote_code, gradients_of, logits_of
