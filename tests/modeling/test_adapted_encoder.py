@@ -213,7 +213,7 @@ def test_a_config_says_what_is_wrong():
 def test_the_code_stands_alone_for_a_merged_model(tmp_path):
     """Copied out of the package, it imports where the package cannot be had, and says what it lacks."""
     sources = flat_sources("summarily.modeling.modeling_adapted_encoder")
-    assert sorted(sources) == ["adapted_encoder", "configuration_adapted_encoder"]
+    assert sorted(sources) == ["configuration_adapted_encoder", "errors", "modeling_adapted_encoder"]
     package = tmp_path / "code"
     package.mkdir()
     for name, text in sources.items():

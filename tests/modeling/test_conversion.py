@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
-
 import pytest
 import torch
 from tokenizers import Tokenizer, models
@@ -14,7 +12,7 @@ from transformers import (
     PreTrainedTokenizerFast,
 )
 
-from summarily.commands.convert import add_parser
+from summarily.cli import main
 from summarily.modeling import (
     ApesoForConditionalGeneration,
     LedForConditionalGeneration,
@@ -29,10 +27,7 @@ from tests.modeling.tiny_t5 import tiny_t5
 
 
 def run(*arguments: object) -> int:
-    parser = argparse.ArgumentParser()
-    add_parser(parser.add_subparsers())
-    options = parser.parse_args(["convert", *map(str, arguments)])
-    return options.run(options)
+    return main(["convert", *map(str, arguments)])
 
 
 @pytest.fixture

@@ -27,9 +27,11 @@ def test_every_file_comes_along_and_nothing_names_the_package(saved):
     assert [path.name for path in written] == [
         "blocks.py",
         "configuration_attention_variants.py",
+        "errors.py",
         "masks.py",
         "modeling_attention_variants.py",
         "relative.py",
+        "summary_loss.py",
     ]
     for path in written:
         compile(path.read_text(), str(path), "exec")

@@ -8,6 +8,7 @@ import json
 import numpy as np
 import pytest
 
+from summarily.cli import main
 from summarily.studies import memory as memory_profile
 from summarily.studies.memory import (
     Cell,
@@ -45,10 +46,7 @@ def test_the_table_has_a_row_for_every_model_and_window():
 
 
 def test_one_length_is_refused(capsys):
-    parser = argparse.ArgumentParser()
-    add_parser(parser.add_subparsers())
-    options = parser.parse_args(["profile-memory", "led", "--lengths", "512"])
-    assert options.run(options) == 2
+    assert main(["profile-memory", "led", "--lengths", "512"]) == 2
     assert "at least two lengths" in capsys.readouterr().err
 
 
