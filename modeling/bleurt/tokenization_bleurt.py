@@ -72,7 +72,7 @@ class PairTokenizer:
                 str(cached_file(folder, SENTENCE_PIECES, revision=revision)), int(own["pad_token_id"]), length
             )
         # The ports name tokenizer classes of their own, which are BERT's.
-        kind = BertTokenizer if values.get("model_type") == "bleurt" else AutoTokenizer
+        kind: Any = BertTokenizer if values.get("model_type") == "bleurt" else AutoTokenizer
         return cls._of_words(kind.from_pretrained(folder, revision=revision), length)
 
     @classmethod

@@ -587,6 +587,9 @@ _UNREAD = {
     "reading": _NO_SUMMARIES + r"|tokenizer\.(?!(kind|vocabulary_size)$)",
     "rating": _NO_SUMMARIES + r"|tokenizer\.|evaluation\.tokens$",
     "self_critical": r"training\.label_smoothing$",
+    # `_check_denoising` says what takes the place of data.name and data.files.
+    "denoising": r"data\.(?!use$|name$|files\.|limits\.|split_seed$|max_(source|target)_tokens$|lowercase$"
+    r"|digits_to_hash$|ptb_tokens$|cnn_marker$|sentence_marks$|math_marks$)",
 }
 
 

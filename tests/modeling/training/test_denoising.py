@@ -159,6 +159,12 @@ def test_texts_and_pairs_exclude_each_other(recipe):
         Recipe.from_dict(recipe)
 
 
+def test_what_denoising_does_not_read_is_refused(recipe):
+    recipe["data"]["headings"] = "sections[].heading"
+    with pytest.raises(RecipeError, match=r"data\.headings is .*, but denoising does not read it"):
+        Recipe.from_dict(recipe)
+
+
 def test_a_tokenizer_without_a_mask_is_refused(recipe, tmp_path):
     recipe["tokenizer"]["special_tokens"] = "end"
     with pytest.raises(RecipeError, match='special_tokens = "bart"'):

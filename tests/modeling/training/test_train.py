@@ -250,6 +250,17 @@ def test_a_run_can_be_lengthened_but_not_changed(tiny, data, tmp_path):
     assert final_state(tmp_path / "run.previous-1")["progress"]["step"] == 6
 
 
+def test_a_run_that_an_older_version_began_goes_on(tiny, data, tmp_path):
+    """Its stored recipe lacks the sections that are new since, and its card had its limits from the recipe."""
+    train(tiny(training={"max_steps": 2}), tmp_path / "run", data=data)
+    path = tmp_path / "run" / "recipe.json"
+    old = json.loads(path.read_text())
+    del old["reading"], old["rating"]
+    old["hub"]["limits"] = "Small models invent."
+    path.write_text(json.dumps(old))
+    assert train(tiny(training={"max_steps": 3}), tmp_path / "run", data=data).step == 3
+
+
 def test_time_used_before_a_stop_counts(tiny, data, tmp_path):
     folder = tmp_path / "run"
     train(tiny(training={"max_steps": 3}), folder, data=data)
