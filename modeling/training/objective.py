@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from summarily.modeling import summary_loss as smoothed
+from summarily.modeling.summary_loss import summary_loss as cross_entropy
 from summarily.modeling.training.collators import IGNORED_LABEL
 from summarily.modeling.training.recipe import ScheduleSection, TrainingSection
 
@@ -24,10 +24,12 @@ def summary_loss(
 ) -> torch.Tensor:
     """The loss of a batch *summed* over its targets: the model's own, or cross entropy with label smoothing."""
     labels = batch["labels"]
-    if training.label_smoothing:
-        inputs = {name: tensor for name, tensor in batch.items() if name != "labels"}
-        return smoothed.summary_loss(model(**inputs).logits, labels, 1, training.label_smoothing)
     kept = labels != IGNORED_LABEL
+    if training.label_smoothing:
+        if getattr(unwrapped(model).config, "label_smoothing", None) == training.label_smoothing:
+            return model(**batch).loss * kept.sum()  # it smooths its own, by the same formula
+        inputs = {name: tensor for name, tensor in batch.items() if name != "labels"}
+        return cross_entropy(model(**inputs).logits, labels, 1, training.label_smoothing)
     if not is_plain(model):
         return model(**batch).loss * kept.sum()
     inputs = {name: tensor for name, tensor in batch.items() if name != "labels"}

@@ -157,3 +157,41 @@ def test_a_smoothed_loss_is_that_of_the_models_logits():
         expected = smoothed(model(**batch).logits, batch["labels"], 1, 0.2)
     found = summary_loss(model, batch, TrainingSection(label_smoothing=0.2))
     torch.testing.assert_close(found, expected)
+
+
+def test_a_model_that_smooths_its_own_loss_is_asked_for_it():
+    """By the same formula; and a decoder that looks ahead is told by the labels what is padding."""
+    from summarily.modeling import AttentionVariantConfig, AttentionVariantForConditionalGeneration
+
+    torch.manual_seed(0)
+    sizes = {
+        "vocab_size": 20,
+        "hidden_size": 8,
+        "num_attention_heads": 2,
+        "intermediate_size": 8,
+        "dropout": 0.0,
+    }
+    sizes |= {"attention_dropout": 0.0, "activation_dropout": 0.0, "encoder_layers": 1, "decoder_layers": 1}
+    leaky = {"attention_type": "local", "leaky_decoder": True, "decoder_attention_type": "local"}
+    labels = torch.tensor([[5, 6, 7, 1], [8, 1, -100, -100]])
+    batch = {"input_ids": torch.tensor([[4, 5, 6, 1], [7, 8, 9, 1]]), "labels": labels}
+    training = TrainingSection(label_smoothing=0.2)
+    for options in ({}, leaky):
+        model = AttentionVariantForConditionalGeneration(
+            AttentionVariantConfig(label_smoothing=0.2, **sizes, **options)
+        ).train()
+        with torch.no_grad():
+            found = summary_loss(model, batch, training)
+            alone = [
+                summary_loss(
+                    model,
+                    {"input_ids": batch["input_ids"][i : i + 1], "labels": labels[i : i + 1, :n]},
+                    training,
+                )
+                for i, n in ((0, 4), (1, 2))
+            ]
+        torch.testing.assert_close(found, sum(alone))
+        if not options:
+            inputs = {"input_ids": batch["input_ids"]}
+            inputs["decoder_input_ids"] = model.prepare_decoder_input_ids_from_labels(labels)
+            torch.testing.assert_close(found, smoothed(model(**inputs).logits, labels, 1, 0.2))
