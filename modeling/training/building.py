@@ -109,7 +109,7 @@ def build_model(recipe: Recipe, tokenizer: PreTrainedTokenizerBase) -> PreTraine
     if hasattr(model.config, SMOOTHING):  # one switch, and the folder for the Hub says how it stood
         model.config.label_smoothing = recipe.training.label_smoothing
     if model.config.model_type == "t5":
-        from summarily.modeling.sparse_t5 import fuse_gelu
+        from summarily.modeling.modeling_sparse_t5 import fuse_gelu
 
         fuse_gelu(model)
     if recipe.adapter.rank is not None:

@@ -12,7 +12,7 @@ from transformers.activations import NewGELUActivation
 
 from summarily.modeling import LedT5Config, LedT5ForConditionalGeneration, LedT5Model
 from summarily.modeling.generation.shared_cross_attention import SharedCrossAttentionCache
-from summarily.modeling.sparse_t5 import fuse_gelu
+from summarily.modeling.modeling_sparse_t5 import fuse_gelu
 from tests.modeling.common import (
     Seq2SeqModelChecks,
     assert_same_gradients,
