@@ -32,6 +32,7 @@ SEARCHES: dict[str, dict[str, Any]] = {
     "greedy": {"num_beams": 1, "no_repeat_ngram_size": 3},
     "beam 4": {"num_beams": 4, "no_repeat_ngram_size": 3},
     "beam 4, longer": {"num_beams": 4, "no_repeat_ngram_size": 3, "length_penalty": 2.0},
+    "beam 4, much longer": {"num_beams": 4, "no_repeat_ngram_size": 3, "length_penalty": 4.0},
     "beam 4, at least 40": {"num_beams": 4, "no_repeat_ngram_size": 3, "min_new_tokens": 40},
     "beam 4, at least 55": {"num_beams": 4, "no_repeat_ngram_size": 3, "min_new_tokens": 55},
 }
