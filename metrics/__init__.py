@@ -12,7 +12,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from summarily.metrics.base import Example, Interval, Metric, Score, Signature, State, Values
-from summarily.support.errors import InputError, MissingRequirement
+from summarily.support.errors import InputError, MissingRequirement, SummarilyError, first_line
+from summarily.support.inputs import check_types
 from summarily.support.suggestions import did_you_mean
 
 METRICS: dict[str, str] = {
@@ -68,7 +69,14 @@ def load(name: str, preset: str = "light", **options: Any) -> Metric:
     for option in options:
         if option not in known:
             raise InputError(f"{name} has no option {option!r};{did_you_mean(option, known)}")
-    return kind(preset=preset, **options)  # type: ignore[call-arg]
+    check_types(kind, options)
+    try:
+        return kind(preset=preset, **options)  # type: ignore[call-arg]
+    except SummarilyError:
+        raise
+    except (TypeError, ValueError, AttributeError, LookupError) as error:
+        given = ", ".join(f"{option}={value!r:.60}" for option, value in options.items())
+        raise InputError(f"{name} cannot be made with {given}: {first_line(error)}") from error
 
 
 def load_all(selection: Any, preset: str = "light") -> tuple[dict[str, Metric], dict[str, str]]:

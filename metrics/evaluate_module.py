@@ -15,6 +15,7 @@ import evaluate
 from summarily.metrics import load, metric_class
 from summarily.metrics.base import Metric, make_examples
 from summarily.support.errors import InputError
+from summarily.support.processes import Lock
 
 _INPUTS = """
 Args:
@@ -27,6 +28,10 @@ Args:
 Returns:
     A dict: each value's mean by name, "<name>_per_example" lists, "signature", "counts".
 """
+
+
+_computing = Lock()
+"""Of all modules, for `evaluate` keeps what was added in the module and pickles it."""
 
 
 class EvaluateModule(evaluate.Metric):
@@ -74,7 +79,11 @@ class EvaluateModule(evaluate.Metric):
     def compute(
         self, *, predictions: Any = None, references: Any = None, sources: Any = None, **options: Any
     ) -> Any:
-        """Score what was added, and the predictions given here."""
+        """Score what was added, and the predictions given here. Threads that share a module wait for one another."""
+        with _computing:
+            return self._scored(predictions, references, sources, options)
+
+    def _scored(self, predictions: Any, references: Any, sources: Any, options: dict[str, Any]) -> Any:
         if predictions is not None or references is not None or sources is not None:
             self.add_batch(predictions=predictions, references=references, sources=sources)
         elif self.writer is None:

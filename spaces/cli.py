@@ -29,6 +29,8 @@ def run_demo(options: argparse.Namespace) -> int:
     from summarily.spaces.serving import serve
     from summarily.support.errors import InputError
 
+    if options.port is not None and not 0 <= options.port <= 65535:
+        raise InputError(f"--port {options.port}: ports go from 0 to 65535.")
     app = build(options.name)
     try:
         serve(app, server_name=options.host, server_port=options.port, inbrowser=options.open)

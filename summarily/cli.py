@@ -9,7 +9,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from summarily.support.errors import InputError, MissingRequirement, SummarilyError
+from summarily.support.errors import InputError, MissingRequirement, SummarilyError, first_line
 from summarily.support.inputs import literal
 from summarily.support.processes import is_main, leave
 from summarily.support.version import __version__
@@ -73,7 +73,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return _fail("interrupted", 130)
     except OSError as error:
-        return _fail(f"{error.strerror or error}{f': {error.filename}' if error.filename else ''}")
+        return _fail(
+            f"{error.strerror or first_line(error)}{f': {error.filename}' if error.filename else ''}"
+        )
 
 
 def _fail(message: str, code: int = 2) -> int:

@@ -20,6 +20,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+from summarily.support.files import write_atomically
 from summarily.support.version import __version__
 
 logger = logging.getLogger(__name__)
@@ -140,6 +141,8 @@ def _place(script: bytes, name: str, folder: Path) -> None:
     """Make `folder/<hash>/<name>.py` exist and be the newest of its versions."""
     digest = hashlib.sha256(script + __version__.encode()).hexdigest()
     target = folder / digest / f"{name}.py"
+    if target.exists() and target.read_bytes() != script:
+        write_atomically(target, script)  # cut short by a full disk, or changed
     if not target.exists():
         folder.mkdir(exist_ok=True)
         _touch(folder / "__init__.py")

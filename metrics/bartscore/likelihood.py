@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -13,6 +12,7 @@ import torch
 from summarily.metrics.encoding import Encoded, Encoder, encoder, load_pretrained
 from summarily.support import models
 from summarily.support.errors import InputError
+from summarily.support.processes import Lock
 
 
 class Pair(NamedTuple):
@@ -34,7 +34,7 @@ class Likelihood:
         return sum(self.log_probabilities) / len(self.log_probabilities)
 
 
-_lock = threading.RLock()
+_lock = Lock()
 
 
 class LikelihoodModel:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import itertools
-import json
 import math
 import os
 from collections.abc import Iterator, Sequence
@@ -21,6 +20,7 @@ from summarily.modeling.bleurt.tokenization_bleurt import PairIds, PairTokenizer
 from summarily.support import models, weights
 from summarily.support import text as text_rules
 from summarily.support.errors import InputError
+from summarily.support.inputs import read_json
 
 PAPER_MODEL = "Elron/bleurt-large-512"
 """The large model of 512 tokens, which the thesis used."""
@@ -171,7 +171,7 @@ class Bleurt(Metric):
     def check(self) -> None:
         weights.check(self.model, self.revision)
         config = Path(self.model).expanduser() / "config.json"
-        if config.is_file() and (encoder := json.loads(config.read_text()).get("encoder")):
+        if config.is_file() and (encoder := read_json(config, dict).get("encoder")):
             weights.check(encoder)
 
     @property

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import threading
 from collections.abc import Iterator
 from typing import Any
 
 import torch
 
 from summarily.support import weights
+from summarily.support.errors import FileError, SummarilyError, first_line
+from summarily.support.processes import Lock
 
 
 def default_device() -> torch.device:
@@ -28,7 +29,7 @@ def load_pretrained(auto_class: Any, resolved: weights.Resolved, **options: Any)
         return _load(auto_class, resolved, options)
 
 
-_loading = threading.RLock()
+_loading = Lock()
 """`from_pretrained` sets the type of new tensors, and we the progress bars, for the whole process."""
 
 
@@ -38,16 +39,23 @@ def _load(auto_class: Any, resolved: weights.Resolved, options: dict[str, Any]) 
     bars = logging.is_progress_bar_enabled()
     logging.disable_progress_bar()
     try:
-        return auto_class.from_pretrained(
+        loaded = auto_class.from_pretrained(
             resolved.path_or_id, revision=resolved.revision or "main", trust_remote_code=False, **options
         )
+    except SummarilyError:
+        raise
     except OSError as error:
-        if resolved.is_local:
-            raise
-        raise weights.not_on_hub(resolved.path_or_id, str(error).strip().splitlines()[0]) from error
+        if not resolved.is_local:
+            raise weights.not_on_hub(resolved.path_or_id, first_line(error)) from error
+        raise FileError(f"{resolved.path_or_id} cannot be loaded: {first_line(error)}") from error
+    except Exception as error:  # damaged files make transformers, tokenizers and safetensors raise anything
+        raise FileError(f"{resolved.path_or_id} cannot be loaded: {first_line(error)}") from error
     finally:
         if bars:
             logging.enable_progress_bar()
+    if isinstance(loaded, torch.nn.Module):
+        weights.check_finite(loaded, resolved.path_or_id)
+    return loaded
 
 
 @contextlib.contextmanager

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import itertools
 import os
-import threading
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -21,6 +20,7 @@ from summarily.metrics.encoding.tokens import Tokens
 from summarily.support import models, weights
 from summarily.support.errors import InputError
 from summarily.support.files import write_atomically
+from summarily.support.processes import Lock
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
@@ -137,7 +137,7 @@ class Encoder:
         self.forward_passes = 0
         """How many texts went through the model so far."""
         self._asked_max_length = max_length
-        self._lock = threading.RLock()
+        self._lock = Lock()
         self._memory = StateCache(cache_bytes)
         self._disk = None if cache_folder is None else Path(cache_folder)
         self._tokens: Tokens | None = None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import threading
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -11,6 +10,7 @@ from torch import nn
 
 from summarily.metrics.encoding.loading import load_pretrained, without_the_head
 from summarily.support.errors import InputError
+from summarily.support.processes import Lock
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -43,7 +43,7 @@ class Stack:
         self.layers, self.norm = _layers_of(part, self.num_layers)
         self.start_token = _start_token(model.config) if encoder.side == "decoder" else None
         # Hooks are the model's, and encoders that share it run in threads of their own.
-        self._lock = threading.Lock()
+        self._lock = Lock()
         self.accepts = set(inspect.signature(self.model.forward).parameters)
 
     def __call__(

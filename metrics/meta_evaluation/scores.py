@@ -5,13 +5,15 @@ A score is found again only if the metric's signature (corpus statistics include
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import hashlib
 import json
 import math
 import os
 import sqlite3
-from collections.abc import Mapping, Sequence
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -23,9 +25,9 @@ from summarily.metrics.base import Example, Metric, Score, Values
 
 # The two halves of `score_examples`: here the statistics are of all examples, and the work is of those missing.
 from summarily.metrics.scorecard import _grouped_by_reference, _score_rows
-from summarily.support.errors import InputError
+from summarily.support.errors import InputError, first_line
 from summarily.support.files import write_atomically
-from summarily.support.inputs import literal
+from summarily.support.inputs import literal, parse_json
 from summarily.support.keys import Key, keyed
 
 ROWS_AT_ONCE = 1024
@@ -52,11 +54,10 @@ class ScoreStore:
     """
 
     def __init__(self, path: str | os.PathLike[str] | None = None):
-        try:
+        self.path = path
+        with self._readable():
             self.connection = sqlite3.connect(str(path) if path else ":memory:", timeout=60)
             self.connection.executescript(_TABLES)
-        except sqlite3.DatabaseError as error:
-            raise InputError(f"{path} is not a file of scores: {error}.") from None
         self.computed: dict[str, int] = {}
         """How many scores were computed rather than found, by label."""
 
@@ -66,6 +67,21 @@ class ScoreStore:
         """Score the examples; only what the file lacks is computed."""
         if not examples:
             raise InputError("there are no examples to score.")
+        with self._readable():
+            return self._score(metrics, examples, progress)
+
+    @contextlib.contextmanager
+    def _readable(self) -> Iterator[None]:
+        try:
+            yield
+        except sqlite3.OperationalError:  # locked, read-only, full: nothing is wrong with what is in it
+            raise
+        except sqlite3.DatabaseError as error:
+            raise InputError(f"{self.path} is not a file of scores: {error}.") from None
+
+    def _score(
+        self, metrics: Mapping[str, Metric], examples: Sequence[Example], progress: bool | None
+    ) -> dict[str, Score]:
         digests = [_digest(example) for example in examples]
         statistics = {label: metric.statistics(examples) for label, metric in metrics.items()}
         numbers = {
@@ -136,10 +152,14 @@ class ScoreStore:
         self, label: str, metric: Metric, number: int, digests: Sequence[bytes], statistics: Any
     ) -> Score:
         known = self._known(number)
-        keys = json.loads(
-            self.connection.execute("select keys from signatures where id = ?", (number,)).fetchone()[0]
-        )
-        table = np.frombuffer(b"".join(known[digest] for digest in digests), "<f8").reshape(len(digests), -1)
+        try:
+            keys = json.loads(
+                self.connection.execute("select keys from signatures where id = ?", (number,)).fetchone()[0]
+            )
+            numbers = b"".join(known[digest] for digest in digests)
+            table = np.frombuffer(numbers, "<f8").reshape(len(digests), len(keys) + 1)
+        except (ValueError, TypeError) as error:
+            raise InputError(f"{self.path} is damaged ({first_line(error)}); delete it.") from None
         weights = table[:, -1].tolist()
         return Score(
             label,
@@ -347,11 +367,22 @@ def load_results(folder: str | os.PathLike[str]) -> dict[str, dict[str, Any]]:
     results: dict[str, dict[str, Any]] = {}
     for file in files:
         kind, name = file.name.removesuffix(".json.gz").split(".", 1)
-        value = json.loads(gzip.decompress(file.read_bytes()))
-        if kind in ("human", "paraphrase", "sweep"):
-            value["columns"] = {label: _nan(column) for label, column in value["columns"].items()}
-            value["human"] = {question: _nan(column) for question, column in value["human"].items()}
-            value = Scored(**value)
+        try:
+            value = parse_json(str(file), gzip.decompress(file.read_bytes()).decode("utf-8"))
+            if kind in ("human", "paraphrase", "sweep"):
+                value["columns"] = {label: _nan(column) for label, column in value["columns"].items()}
+                value["human"] = {question: _nan(column) for question, column in value["human"].items()}
+                value = Scored(**value)
+        except (
+            OSError,
+            EOFError,
+            zlib.error,
+            UnicodeDecodeError,
+            KeyError,
+            TypeError,
+            AttributeError,
+        ) as error:
+            raise InputError(f"{file} is not a result that was stored: {first_line(error)}") from None
         results.setdefault(kind, {})[name] = value
     return results
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import os
 from collections.abc import Collection, Sequence
@@ -28,6 +27,7 @@ from summarily.metrics.movers import (
 from summarily.support import models, weights
 from summarily.support import text as text_rules
 from summarily.support.errors import InputError, MissingRequirement
+from summarily.support.inputs import read_json
 from summarily.support.keys import Key
 
 if TYPE_CHECKING:
@@ -226,7 +226,7 @@ class Vert(Metric):
         """Found and verified once in the life of the metric."""
         model = self._model()
         config = Path(model).expanduser() / "config.json"
-        if config.is_file() and json.loads(config.read_text()).get("model_type") == _INFERSENT:
+        if config.is_file() and read_json(config, dict).get("model_type") == _INFERSENT:
             return InferSent(weights.resolve(model), self.device)
         return MeanPooling(model, self.revision, self.device)
 

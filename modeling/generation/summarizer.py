@@ -16,7 +16,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from summarily.support.errors import InputError
+from summarily.support.errors import InputError, SummarilyError, first_line
 from summarily.support.inputs import checked_text, rows_of
 
 if TYPE_CHECKING:
@@ -172,6 +172,10 @@ class Summarizer:
             if max_length < 1:
                 raise InputError(f"max_length={max_length} must be at least 1.")
             generation["max_new_tokens"] = max_length
+        for name in ("num_beams", "num_return_sequences"):
+            asked = generation.get(name)
+            if asked is not None and (not isinstance(asked, int) or asked < 1):
+                raise InputError(f"{name}={asked} must be at least 1.")
         settings = dict(self._settings)
         if max_length is not None:
             settings.pop("max_length", None)  # one limit on the length, not two
@@ -285,15 +289,18 @@ class Summarizer:
 
     def _parts(self, sentence: str, room: int) -> Iterator[str]:
         rest = " ".join(sentence.split())
-        while self._length(rest) > room:
-            end = len(rest)
-            while end > 1 and self._length(rest[:end]) > room:
-                end = max(1, end * 3 // 4)
-            blank = rest.rfind(" ", 1, end + 1)
+        start = 0
+        while start < len(rest):
+            # Not all that is left, which would make the time grow with the square of the length.
+            end = min(start + 4 * room, len(rest))
+            while end < len(rest) and self._length(rest[start:end]) <= room:
+                end = min(start + 2 * (end - start), len(rest))
+            while end > start + 1 and self._length(rest[start:end]) > room:
+                end = start + max(1, (end - start) * 3 // 4)
+            blank = rest.rfind(" ", start + 1, end + 1) if end < len(rest) else -1
             end = blank if blank > 0 else end
-            yield rest[:end].strip()
-            rest = rest[end:].strip()
-        yield rest
+            yield rest[start:end].strip()
+            start = end + (rest[end : end + 1] == " ")
 
     def _generate(self, texts: list[str], call: _Call) -> list[list[Draft]]:
         """The drafts of each text, texts of similar length together."""
@@ -370,6 +377,7 @@ def _load(checkpoint: str, options: dict[str, Any], precision: str) -> tuple[Any
 
     import summarily.modeling  # noqa: F401  our model types
     from summarily.support.shipped import folder, merged, quiet_about_tying, shipped, summarizers
+    from summarily.support.weights import check_finite
 
     if not hasattr(torch, precision):
         raise InputError(f"dtype={precision!r} is not a dtype of torch; try 'float32' or 'bfloat16'.")
@@ -383,12 +391,14 @@ def _load(checkpoint: str, options: dict[str, Any], precision: str) -> tuple[Any
             model = AutoModelForSeq2SeqLM.from_pretrained(
                 name, dtype=getattr(torch, precision), use_safetensors=True, **options
             )
-    except (OSError, ValueError) as error:
-        reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
+    except SummarilyError:
+        raise
+    except Exception as error:  # damaged files make transformers, tokenizers and safetensors raise anything
         raise InputError(
-            f"cannot load a summarizer from {checkpoint!r}: {reason} Give a folder, a Hub id, or one of the shipped "
+            f"cannot load a summarizer from {checkpoint!r}: {first_line(error)} Give a folder, a Hub id, or one of the shipped "
             f"models: {', '.join(summarizers())}."
         ) from error
+    check_finite(model, checkpoint)
     return model, tokenizer
 
 

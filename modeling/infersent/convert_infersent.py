@@ -21,6 +21,7 @@ from summarily.modeling.infersent.configuration_infersent import InferSentConfig
 from summarily.modeling.infersent.modeling_infersent import InferSentModel
 from summarily.modeling.infersent.tokenization_infersent import InferSentTokenizer
 from summarily.support.errors import InputError
+from summarily.support.weights import load_tensors
 
 STATE_KEYS = [
     f"enc_lstm.{kind}_l0{direction}"
@@ -61,7 +62,9 @@ def convert_infersent(
 
 def load_state(path: str | os.PathLike[str]) -> dict[str, torch.Tensor]:
     """The LSTM's weights from a published file; anything but tensors in it is refused."""
-    state = torch.load(path, map_location="cpu", weights_only=True)
+    state = load_tensors(path)
+    if not isinstance(state, dict):
+        raise InputError(f"{path} is no InferSent state dict: it holds a {type(state).__name__}.")
     missing = [key for key in STATE_KEYS if key not in state]
     if missing:
         raise InputError(f"{path} is no InferSent state dict: it has no {', '.join(missing)}.")
@@ -84,7 +87,10 @@ def read_word_vectors(
             if word and word not in seen:
                 seen.add(word)
                 vocabulary.append(word)
-                rows.append(torch.tensor([float(x) for x in vector]))
+                try:
+                    rows.append(torch.tensor([float(x) for x in vector]))
+                except ValueError:
+                    raise InputError(f"{path}, vector {number}: {size} numbers are expected.") from None
     return vocabulary, torch.stack(rows)
 
 

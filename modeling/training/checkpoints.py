@@ -7,6 +7,7 @@ import errno
 import logging
 import os
 import random
+import re
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,10 +18,14 @@ import numpy as np
 import torch
 
 from summarily.support.files import is_complete, write_folder
+from summarily.support.weights import load_tensors
 
 logger = logging.getLogger(__name__)
 
 # --- checkpoints ------------------------------------------------------------------------------------------
+
+
+_NAME = re.compile(r"step-\d{8,}")
 
 
 class Checkpoints:
@@ -72,12 +77,14 @@ class Checkpoints:
         return None
 
     def _all(self) -> list[Path]:
-        return sorted(self.folder.glob("step-????????*"))
+        # By the whole name: a copy that somebody keeps as "step-00000500-mine" is theirs.
+        found = [path for path in self.folder.glob("step-*") if _NAME.fullmatch(path.name) and path.is_dir()]
+        return sorted(found, key=lambda path: int(path.name.removeprefix("step-")))
 
 
 def load_state(path: Path) -> Any:
     """Tensors and plain values only: nothing in a checkpoint is executed."""
-    return torch.load(path, map_location="cpu", weights_only=True)
+    return load_tensors(path)
 
 
 def _save(value: Any, path: Path) -> None:

@@ -55,6 +55,7 @@ from summarily.modeling.training.task import Task
 from summarily.modeling.training.tasks import task_of
 from summarily.support.errors import DivergedError, RecipeError
 from summarily.support.files import only_writer, remove_partial, write_atomically, write_folder
+from summarily.support.inputs import read_json
 from summarily.support.keys import Key, keyed
 
 if TYPE_CHECKING:
@@ -367,7 +368,7 @@ def check_same_recipe(path: Path, recipe: Recipe) -> None:
     if not path.exists():
         return
     # A run of an older version lacks keys that are new since; it had their defaults.
-    stored = Recipe.from_dict(json.loads(path.read_text()))
+    stored = Recipe.from_dict(read_json(path, dict))
     before, now = (flat(values.to_dict()) for values in (stored, recipe))
     changed = [
         f"{key} ({before.get(key)!r} -> {now.get(key)!r})"
@@ -391,7 +392,7 @@ def finish(task: Task, model: PreTrainedModel, result: RunResult) -> None:
     stored, hub = task.folder / "result.json", task.folder / "hub"
     settings = {key: recipe.to_dict()[key] for key in ("evaluation", "generation", "hub")}
     if stored.exists() and hub.is_dir():
-        previous = json.loads(stored.read_text())
+        previous = read_json(stored, dict)
         same = {"step": result.step, "best_step": result.best_step, "settings": settings}
         if {key: previous.get(key) for key in same} == same:
             result.scores, result.signatures = previous["scores"], previous["signatures"]

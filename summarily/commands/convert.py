@@ -5,6 +5,8 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
+from summarily.support.errors import first_line
+
 DESCRIPTION = """\
 Convert a model, with its tokenizer, into a new folder:
   summarily convert bart-to-led facebook/bart-large-cnn led-cnn --max-length 4096 --window 512
@@ -73,12 +75,12 @@ def run(options: argparse.Namespace) -> int:
 
     try:
         model = convert(options)
+    except ConversionError:
+        raise
     except (
-        TypeError,
-        ValueError,
-        OSError,
-    ) as error:  # of transformers too: a source or a field it does not know
-        raise ConversionError(str(error).splitlines()[0]) from error
+        Exception
+    ) as error:  # a source or a field that transformers does not know, or files that are damaged
+        raise ConversionError(first_line(error)) from error
     count = sum(parameter.numel() for parameter in model.parameters())
     print(f"{type(model).__name__}, {count / 1e6:.1f} M parameters: {options.destination}")
     return 0

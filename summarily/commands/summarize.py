@@ -48,6 +48,8 @@ def add_parser(commands: Any) -> None:
 def _run(options: Any) -> int:
     from summarily.modeling.generation.summarizer import Summarizer
 
+    if options.beams is not None and options.beams < 1:  # before a model is loaded
+        raise InputError(f"--beams {options.beams}: give at least 1.")
     texts = _texts(options)
     if options.sample:
         print(f"An article of the bundled sample:\n\n{texts[0]}\n\nIts summary by {options.model}:\n")

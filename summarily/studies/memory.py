@@ -28,6 +28,7 @@ from summarily.studies.report import picture
 from summarily.studies.report import table as markdown_table
 from summarily.support.errors import FailedRunError, InputError
 from summarily.support.files import write_atomically
+from summarily.support.inputs import read_json
 
 DESCRIPTION = """\
 Measure the peak memory of a training step (or of encoding, or of generate()) by length and window, each in a process
@@ -348,7 +349,7 @@ class Kept:
 
     def __init__(self, path: Path, settings: dict[str, Any]):
         self.path, self.settings = path, settings
-        self.rows = json.loads(path.read_text()) if path.exists() else []
+        self.rows = read_json(path, list) if path.exists() else []
         self.cells = {
             Cell(*(row[field] for field in Cell._fields)): {
                 name: row[name] for name in row if name in _VALUES

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from summarily.studies.report import mean_words, scores_of, table, with_interval
+from summarily.support.inputs import read_json
 
 KEYS = ("rouge1", "rouge2", "rougeLsum")
 # ROUGE-1, 2 and L (Lsum) on the whole test set, from the papers.
@@ -93,7 +94,7 @@ def fill_card(place: Path, text: str, result: Mapping[str, Any]) -> None:
     write_atomically(card, filled)
     [search] = result["search"].values()
     path = place / "generation_config.json"
-    settings = json.loads(path.read_text(encoding="utf-8")) | search | {"max_new_tokens": MOST_TOKENS}
+    settings = read_json(path, dict) | search | {"max_new_tokens": MOST_TOKENS}
     write_atomically(path, json.dumps(settings, indent=1) + "\n")
 
 

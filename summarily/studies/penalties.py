@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from summarily.studies.report import mean_words
+from summarily.support.inputs import read_json
 
 ALPHA, BETA, GAMMA = (0.2, 0.9, 1.5), (0.0, 0.5, 1.0, 2.0, 5.0, 10.0), (0.0, 0.5, 1.0, 2.0, 5.0, 10.0)
 
@@ -81,7 +82,7 @@ class Tuning:
         }
         if not path.exists():
             write_atomically(path, json.dumps(settings, indent=1))
-        elif (before := json.loads(path.read_text())) != json.loads(json.dumps(settings)):
+        elif (before := read_json(path, dict)) != json.loads(json.dumps(settings)):
             changed = [key for key in settings if settings[key] != before.get(key)]
             raise InputError(
                 f"{path.parent} holds a search with other {', '.join(changed)}; choose another output folder."

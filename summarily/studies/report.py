@@ -11,6 +11,7 @@ from statistics import fmean
 from typing import Any
 
 from summarily.support.files import is_complete, write_atomically, write_folder
+from summarily.support.inputs import read_json
 
 # --- options ----------------------------------------------------------------------------------------------
 
@@ -45,7 +46,7 @@ def kept(path: Path, make: Callable[[], Any]) -> Any:
     if not path.is_file():
         path.parent.mkdir(parents=True, exist_ok=True)
         write_atomically(path, json.dumps(make(), allow_nan=False, ensure_ascii=False, indent=0))
-    return json.loads(path.read_text(encoding="utf-8"))
+    return read_json(path)
 
 
 def kept_model(place: Path, make: Callable[[], tuple[Any, Any]]) -> Path:

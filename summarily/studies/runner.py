@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from summarily.support.errors import FailedRunError
+from summarily.support.inputs import read_json
 from summarily.support.processes import python_module
 
 
@@ -112,7 +113,7 @@ def results(cells: Sequence[Cell], folder: Path) -> dict[str, dict[str, Any]]:
     for cell in cells:
         path = folder / cell.name / "result.json"
         if path.exists():
-            found[cell.name] = json.loads(path.read_text())
+            found[cell.name] = read_json(path, dict)
     return found
 
 

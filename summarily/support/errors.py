@@ -39,3 +39,18 @@ class FailedRunError(SummarilyError, RuntimeError):
     """A process of a run or a study failed or was killed; the message says which, and what it said last."""
 
     exit_code = 1
+
+
+def first_line(error: BaseException) -> str:
+    """What an error of a library says, in a line of a sentence of ours.
+
+    Of a pickle that was refused it does not repeat the advice to run it.
+
+    Example:
+        >>> first_line(ValueError("no such key\\nat line 3")), first_line(EOFError())
+        ('no such key', 'EOFError')
+    """
+    text = str(error).strip()
+    if "weights_only" in text or type(error).__name__ == "UnpicklingError":
+        return "it is damaged, or a pickle that holds more than tensors, which is not run."
+    return text.splitlines()[0] if text else type(error).__name__

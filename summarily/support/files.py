@@ -63,6 +63,22 @@ def write_folder(path: Path, write: Callable[[Path], object], marker: bool = Tru
         True
     """
     path.parent.mkdir(parents=True, exist_ok=True)
+    with _held(path.parent):
+        _write_folder(path, write, marker)
+
+
+@contextlib.contextmanager
+def _held(folder: Path) -> Iterator[None]:
+    """Only one process at a time is inside for a folder; it is the folder that is locked, so nothing is left in it."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _write_folder(path: Path, write: Callable[[Path], object], marker: bool) -> None:
     partial = path.with_name(f"{_PARTIAL}{path.name}")
     shutil.rmtree(partial, ignore_errors=True)
     try:

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import ast
+import collections.abc
+import inspect
 import json
 import os
+import types
+import typing
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -55,6 +59,53 @@ def literal(text: str) -> Any:
         RecursionError,
     ):  # the last two for what is nested too deeply
         return text
+
+
+def check_types(kind: type, options: Mapping[str, Any]) -> None:
+    """Refuse options whose type is not the one that the class' `__init__` names, where it names a plain one.
+
+    Values that are not plain themselves (a `torch.device`, an array) are left to the class.
+
+    Example:
+        >>> class Metric:
+        ...     def __init__(self, size: int | None = None): ...
+        >>> check_types(Metric, {"size": "large"})
+        Traceback (most recent call last):
+        ...
+        summarily.support.errors.InputTypeError: size is 'large', a str; expected int | None.
+    """
+    for name, parameter in inspect.signature(kind).parameters.items():
+        plain = type(options.get(name)) in (str, int, float, bool, list, tuple, dict, type(None))
+        if name not in options or not plain or parameter.annotation is inspect.Parameter.empty:
+            continue
+        hint = parameter.annotation
+        if isinstance(hint, str):
+            try:
+                hint = eval(hint, kind.__init__.__globals__)  # type: ignore[misc]  our own source, not the user's
+            except NameError:  # of a type that is imported for type checkers alone
+                continue
+        if not _fits(options[name], hint):
+            value = options[name]
+            raise InputTypeError(
+                f"{name} is {value!r:.60}, a {type(value).__name__}; expected {parameter.annotation}."
+            )
+
+
+def _fits(value: Any, hint: Any) -> bool:
+    """Whether a value may have a type; of types that are not plain, anything does."""
+    if hint is None or hint is type(None):
+        return value is None
+    origin = typing.get_origin(hint)
+    if origin in (typing.Union, types.UnionType):
+        return any(_fits(value, part) for part in typing.get_args(hint))
+    if isinstance(value, bool):
+        return hint not in (str, int, float) and origin is None and hint is not list
+    if hint is float:
+        return isinstance(value, (int, float))
+    kind = origin or hint
+    if kind is collections.abc.Sequence:
+        return isinstance(value, collections.abc.Sequence) and not isinstance(value, str)
+    return isinstance(value, kind) if isinstance(kind, type) else True
 
 
 def parse_json(where: str, text: str) -> Any:

@@ -9,10 +9,11 @@ What was not used for the longest time goes first, when all together take more t
 
 from __future__ import annotations
 
-import threading
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
 from typing import Any, TypeVar
+
+from summarily.support.processes import Lock
 
 T = TypeVar("T")
 
@@ -37,7 +38,7 @@ class ModelCache:
     def __init__(self, limit: int | None = None):
         self._limit = limit
         self._entries: OrderedDict[Hashable, _Entry] = OrderedDict()
-        self._lock = threading.Lock()
+        self._lock = Lock()
 
     @property
     def limit(self) -> int:
@@ -92,7 +93,7 @@ class ModelCache:
 
 class _Entry:
     def __init__(self) -> None:
-        self.lock = threading.RLock()
+        self.lock = Lock()
         self.is_loaded = False
         self.value: Any = None
         self.bytes = 0

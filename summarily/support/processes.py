@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import sys
+import threading
+import weakref
 from collections.abc import Iterable
 
 
@@ -17,6 +19,41 @@ def python_module(name: str, arguments: Iterable[str] = ()) -> list[str]:
         ['-P', '-m', 'summarily', '--version']
     """
     return [sys.executable, "-P", "-m", name, *arguments]
+
+
+class Lock:
+    """A lock that a thread may take again, and that is free in a forked process, where the thread that held it is not.
+
+    Example:
+        >>> lock = Lock()
+        >>> with lock, lock:
+        ...     pass
+    """
+
+    def __init__(self) -> None:
+        self._renew()
+        _locks.add(self)
+
+    def _renew(self) -> None:
+        self._lock = threading.RLock()
+
+    def __enter__(self) -> None:
+        self._lock.acquire()
+
+    def __exit__(self, *_: object) -> None:
+        self._lock.release()
+
+
+_locks: weakref.WeakSet[Lock] = weakref.WeakSet()
+
+
+def _renew_locks() -> None:
+    for lock in list(_locks):
+        lock._renew()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_renew_locks)
 
 
 def warn_if_alone() -> None:

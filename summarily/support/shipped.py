@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import functools
 import hashlib
-import json
 import logging
 import re
 import shutil
@@ -21,6 +20,7 @@ from typing import Any
 from summarily.support.errors import InputError, MissingRequirement
 from summarily.support.files import make_folder_once
 from summarily.support.folders import cache_folder, package_folder
+from summarily.support.inputs import read_json
 from summarily.support.suggestions import did_you_mean
 from summarily.support.weights import Resolved, content_hash, resolve
 
@@ -96,7 +96,12 @@ def merged(place: Path) -> str:
 
 def base_of(place: Path) -> str:
     """The name of the model that an adapter is a difference from."""
-    return str(json.loads((place / ADAPTER).read_text(encoding="utf-8"))["base_model_name_or_path"])
+    base = read_json(place / ADAPTER, dict).get("base_model_name_or_path")
+    if not isinstance(base, str):
+        raise InputError(
+            f"{place / ADAPTER} does not name the base_model_name_or_path that it is a difference from."
+        )
+    return base
 
 
 def _merge(place: Path, base: Resolved, target: Path) -> None:

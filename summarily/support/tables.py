@@ -20,6 +20,10 @@ from summarily.support.errors import InputError
 from summarily.support.inputs import parse_json
 
 TABLE_ENDINGS = (".jsonl", ".json", ".csv", ".tsv", ".parquet")
+MOST_TIMES = 100
+"""How many times its size a gzip file may unpack to; texts are about 3 times smaller, tables of repeated words 20."""
+SMALL = 2**24
+"""Bytes that any file may unpack to."""
 
 
 def _ending(path: Path) -> str:
@@ -28,14 +32,41 @@ def _ending(path: Path) -> str:
 
 @contextlib.contextmanager
 def _open(path: Path) -> Iterator[IO[str]]:
-    opened = gzip.open if path.suffix == ".gz" else open
     try:
-        with opened(path, "rt", encoding="utf-8-sig", newline="") as stream:
+        with _bytes(path) as raw, io.TextIOWrapper(raw, encoding="utf-8-sig", newline="") as stream:
             yield stream
     except UnicodeDecodeError as error:
         raise InputError(f"{path} is not UTF-8 (byte {error.start}); convert it first.") from None
     except (gzip.BadGzipFile, EOFError, zlib.error) as error:
         raise InputError(f"{path} is not a whole gzip file: {error}") from None
+
+
+def _bytes(path: Path) -> IO[bytes]:
+    return _Unpacked(path) if path.suffix == ".gz" else path.open("rb")  # type: ignore[return-value]
+
+
+class _Unpacked(gzip.GzipFile):
+    """A gzip file that does not unpack to a great many times its size: 200 kB of nothing can fill a memory."""
+
+    def __init__(self, path: Path):
+        super().__init__(path, "rb")
+        self._path, self._count = path, 0
+        self._most = max(SMALL, path.stat().st_size * MOST_TIMES)
+
+    def read(self, size: int | None = -1) -> bytes:
+        return self._counted(super().read(self._most + 1 if size is None or size < 0 else size))
+
+    def read1(self, size: int = -1) -> bytes:
+        return self._counted(super().read1(size))
+
+    def _counted(self, data: bytes) -> bytes:
+        self._count += len(data)
+        if self._count > self._most:
+            raise InputError(
+                f"{self._path} unpacks to more than {MOST_TIMES} times its size, which no text does; unpack it first "
+                "if it is yours."
+            )
+        return data
 
 
 def read_lines(path: str) -> list[str]:
@@ -157,9 +188,8 @@ def _read_parquet(path: Path) -> Table:
     import pyarrow
     import pyarrow.parquet
 
-    opened: Any = gzip.open if path.suffix == ".gz" else open
     try:
-        with opened(path, "rb") as stream:
+        with _bytes(path) as stream:
             file = pyarrow.parquet.ParquetFile(io.BytesIO(stream.read()))
         names = file.schema_arrow.names
     except (*_UNREADABLE, pyarrow.ArrowException) as error:

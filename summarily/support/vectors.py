@@ -14,12 +14,13 @@ from __future__ import annotations
 
 import gzip
 import hashlib
-import json
+import lzma
 import os
 import re
 import shutil
 import tempfile
 import zipfile
+import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import repeat
@@ -30,13 +31,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from summarily.support import models, weights
-from summarily.support.errors import InputError, MissingRequirement
+from summarily.support.errors import InputError, MissingRequirement, first_line
 from summarily.support.folders import cache_folder
+from summarily.support.inputs import read_json, read_text
+from summarily.support.tables import read_table
 
 _HUB_FILE = re.compile(r"([\w.-]+/[\w.-]+)/([\w./-]+\.\w+)")
 _CONVERTIBLE = (".txt", ".vec", ".bin")
 _PACKED = (".gz", ".zip")
 _VOCABULARIES = (".parquet", ".txt", ".json")
+MOST_DIMENSIONS = 100_000
+LONGEST_WORD = 10_000
+"""Bytes."""
+_DIGITS = 12
 
 
 class Vectors:
@@ -190,7 +197,15 @@ def _load(path: Path, name: str | os.PathLike[str]) -> Vectors:
 
 
 def _map(path: Path) -> NDArray[Any]:
-    return np.load(path, mmap_mode="r", allow_pickle=False)
+    try:
+        matrix = np.load(path, mmap_mode="r", allow_pickle=False)
+    except (ValueError, EOFError, OverflowError, MemoryError, zipfile.BadZipFile) as error:
+        raise InputError(f"{path} is not an .npy file that can be read: {first_line(error)}") from None
+    if not isinstance(matrix, np.ndarray) or matrix.dtype.kind not in "fiu":
+        raise InputError(
+            f"{path} holds {getattr(matrix, 'dtype', 'several arrays')}; expected one of numbers."
+        )
+    return matrix
 
 
 def _matrix_and_vocabulary(path: Path) -> tuple[Path, Path]:
@@ -220,14 +235,16 @@ def _matrix_and_vocabulary(path: Path) -> tuple[Path, Path]:
 def _read_words(path: Path) -> list[str]:
     if path.suffix == ".txt":
         # Not splitlines(), which would also split at characters that words may hold.
-        return path.read_text(encoding="utf-8").removesuffix("\n").split("\n")
+        return read_text(path).removesuffix("\n").split("\n")
     if path.suffix == ".json":
-        return [str(word) for word in json.loads(path.read_text(encoding="utf-8"))]
+        return [str(word) for word in read_json(path, list)]
     try:
-        import pyarrow.parquet
+        table = read_table(str(path))
     except ImportError:
         raise MissingRequirement(f"{path.name} needs pyarrow: pip install pyarrow") from None
-    return pyarrow.parquet.read_table(path).column(0).to_pylist()
+    if not table:
+        raise InputError(f"{path} has no column of words.")
+    return [str(word) for word in table[next(iter(table))]]
 
 
 # --- converting -------------------------------------------------------------------------------------------
@@ -236,9 +253,24 @@ def _read_words(path: Path) -> list[str]:
 def _suffix(path: Path) -> str:
     """The suffix of a file, or of what is packed in it."""
     if path.suffix == ".zip":
-        with zipfile.ZipFile(path) as archive:
-            return Path(_member(archive, path)).suffix
+        try:
+            with zipfile.ZipFile(path) as archive:
+                return Path(_member(archive, path)).suffix
+        except _DAMAGED as error:
+            raise InputError(f"{path} is not a whole .zip file: {first_line(error)}") from None
     return Path(path.stem).suffix if path.suffix in _PACKED else path.suffix
+
+
+# What zip and gzip files raise that are cut, damaged, encrypted or packed in an unknown way.
+_DAMAGED = (
+    zipfile.BadZipFile,
+    gzip.BadGzipFile,
+    zlib.error,
+    lzma.LZMAError,
+    EOFError,
+    NotImplementedError,
+    RuntimeError,
+)
 
 
 def _member(archive: zipfile.ZipFile, path: Path) -> str:
@@ -267,7 +299,10 @@ def _converted(path: Path) -> Path:
     target.parent.mkdir(parents=True, exist_ok=True)
     temporary = Path(tempfile.mkdtemp(dir=target.parent, prefix=".new-"))
     try:
-        _convert(path, temporary)
+        try:
+            _convert(path, temporary)
+        except _DAMAGED as error:
+            raise InputError(f"{path} is not a whole {path.suffix} file: {first_line(error)}") from None
         identity = f"{path.name}@{weights.file_hash(path)[:12]}"
         (temporary / "identity").write_text(identity, encoding="utf-8")
         try:
@@ -284,45 +319,48 @@ def _convert(path: Path, folder: Path) -> None:
     from tqdm.auto import tqdm
 
     with _open(path) as file:
-        header = _header(file.readline())
-    count = header[0] if header else _lines(path)
+        header = _header(file.readline(), path)
     read = _read_binary if _suffix(path) == ".bin" else _read_text
     words: dict[str, None] = {}
-    matrix: np.memmap[Any, Any] | None = None
-    with _open(path) as file:
+    size = 0
+    with _open(path) as file, (folder / "vectors.npy").open("wb") as matrix:
+        matrix.write(_npy_header(0, 0))
         rows = tqdm(
-            read(file, path, header), total=count, desc=f"converting {path.name}", disable=None, leave=False
+            read(file, path, header),
+            total=header[0] if header else None,
+            desc=f"converting {path.name}",
+            disable=None,
+            leave=False,
         )
         for word, vector in rows:
-            if matrix is None:
-                matrix = np.lib.format.open_memmap(
-                    folder / "vectors.npy", mode="w+", dtype=np.float32, shape=(count, vector.size)
-                )
             if word not in words:
-                matrix[len(words)] = vector
+                matrix.write(vector.astype("<f4").tobytes())
                 words[word] = None
-    if matrix is None:
+            size = vector.size
+        matrix.seek(0)
+        matrix.write(_npy_header(len(words), size))  # as many as there are, whatever the file's header says
+    if not words:
         raise InputError(f"{path} holds no word vectors.")
-    matrix.flush()
     (folder / "words.txt").write_text("\n".join(words) + "\n", encoding="utf-8")
 
 
-def _header(line: bytes) -> tuple[int, int] | None:
+def _npy_header(rows: int, columns: int) -> bytes:
+    """How an .npy file of float32 begins, in 128 bytes for any shape."""
+    about = f"{{'descr': '<f4', 'fortran_order': False, 'shape': ({rows}, {columns}), }}"
+    return np.lib.format.magic(1, 0) + (118).to_bytes(2, "little") + about.ljust(117).encode() + b"\n"
+
+
+def _header(line: bytes, path: Path) -> tuple[int, int] | None:
     """The counts of words and dimensions that word2vec's formats begin with."""
     parts = line.split()
-    if len(parts) == 2 and parts[0].isdigit() and parts[1].isdigit():
-        return int(parts[0]), int(parts[1])
-    return None
-
-
-def _lines(path: Path) -> int:
-    with _open(path) as file:
-        blocks = iter(lambda: file.read(2**20), b"")
-        last = b"\n"
-        count = 0
-        for last in blocks:
-            count += last.count(b"\n")
-    return count + (not last.endswith(b"\n"))
+    if len(parts) != 2 or not parts[0].isdigit() or not parts[1].isdigit():
+        return None
+    if len(parts[0]) > _DIGITS or len(parts[1]) > _DIGITS or not 0 < int(parts[1]) <= MOST_DIMENSIONS:
+        raise InputError(
+            f"{path} begins with {line.strip()[:40].decode('ascii', 'replace')!r}; expected the number of words and "
+            f"that of dimensions, up to {MOST_DIMENSIONS:,}."
+        )
+    return int(parts[0]), int(parts[1])
 
 
 Rows = Iterator[tuple[str, NDArray[np.float32]]]
@@ -359,6 +397,8 @@ def _read_binary(file: IO[bytes], path: Path, header: tuple[int, int] | None) ->
             if not byte:
                 raise InputError(f"{path} ends in word {number} of {count}.")
             word += byte
+            if len(word) > LONGEST_WORD:
+                raise InputError(f"{path}: word {number} of {count} does not end.")
         data = file.read(4 * size)
         if len(data) != 4 * size:
             raise InputError(f"{path} ends in the vector of word {number} of {count}.")

@@ -16,15 +16,16 @@ import hashlib
 import importlib.metadata
 import os
 import re
-import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from summarily.support import quantized_t5
-from summarily.support.errors import FileError, MissingRequirement
+from summarily.support.errors import FileError, MissingRequirement, first_line
 from summarily.support.files import make_folder_once
 from summarily.support.folders import cache_folder
+from summarily.support.processes import Lock
 
 HUB_TIMEOUT = 10.0
 """Seconds to wait for the Hub to say which commit a model is at."""
@@ -175,7 +176,7 @@ WEIGHTS: dict[str, Weight] = {weight.name: weight for weight in (_MINILM, _GLOVE
 # --- hashing ----------------------------------------------------------------------------------------------
 
 _hashes: dict[tuple[str, int, int], str] = {}
-_lock = threading.Lock()
+_lock = Lock()
 
 
 def file_hash(path: str | os.PathLike[str]) -> str:
@@ -349,6 +350,28 @@ def _hub_commit(model: str, revision: str | None) -> str:
             )
     at = f" at revision {revision!r}" if revision else ""
     raise not_on_hub(model, f"{reason}{at}")
+
+
+def load_tensors(path: str | os.PathLike[str]) -> Any:
+    """Tensors and plain values of a file of `torch.save`: nothing in it is executed."""
+    import torch
+
+    try:
+        return torch.load(path, map_location="cpu", weights_only=True)
+    except OSError:
+        raise
+    except Exception as error:  # what damaged bytes make zip and pickle raise
+        raise FileError(f"{path} cannot be loaded: {first_line(error)}") from error
+
+
+def check_finite(model: Any, name: str) -> None:
+    """Raise `FileError` if a weight of a torch model is no finite number: whatever it computes would be nonsense."""
+    for weight, values in model.named_parameters():
+        if values.device.type != "meta" and values.is_floating_point() and not values.isfinite().all():
+            raise FileError(f"{name} cannot be used: its weight {weight} is not finite.")
+    for weight, values in model.named_buffers():  # a mask may be infinite, but is some number
+        if values.device.type != "meta" and values.is_floating_point() and values.isnan().any():
+            raise FileError(f"{name} cannot be used: its weight {weight} is not finite.")
 
 
 def not_on_hub(model: str, reason: str) -> MissingRequirement:

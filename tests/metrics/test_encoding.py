@@ -10,8 +10,9 @@ import pytest
 import torch
 import transformers
 
-from summarily.metrics import InputError, encoding
+from summarily.metrics import InputError, encoding, load
 from summarily.metrics.encoding import encoder
+from summarily.support.errors import FileError
 from tests.metrics import tiny
 
 TEXTS = ["Snow fell in Oslo.", "", "a", "Trains stood still for hours on Monday, (and more)."]
@@ -401,3 +402,29 @@ def test_processes_may_share_a_folder(tmp_path):
     before = shared.forward_passes
     shared.encode(tiny.texts()[:4], [3])
     assert shared.forward_passes == before
+
+
+@pytest.mark.parametrize("damage", ["cut", "nan", "pickle", "config"])
+def test_a_damaged_model_is_refused_in_a_sentence(tmp_path, damage):
+    import shutil
+
+    from safetensors.torch import load_file, save_file
+
+    folder = tmp_path / "model"
+    shutil.copytree(tiny.checkpoint("bert"), folder)
+    weights = folder / "model.safetensors"
+    if damage == "cut":
+        weights.write_bytes(weights.read_bytes()[:-100])
+    elif damage == "nan":
+        save_file(
+            {name: value * torch.nan for name, value in load_file(weights).items()}, weights, {"format": "pt"}
+        )
+    elif damage == "pickle":
+        weights.unlink()
+        (folder / "pytorch_model.bin").write_bytes(pickle.dumps({"a": threading.Event}))
+    else:
+        (folder / "config.json").write_text("[1]")
+    with pytest.raises(FileError) as caught:
+        bertscore = load("bertscore", model=str(folder), layer=1)
+        bertscore.compute(["a cat"], ["the cat"])
+    assert "\n" not in str(caught.value) and "weights_only" not in str(caught.value)

@@ -171,3 +171,11 @@ def test_the_cache_is_found_as_evaluate_finds_it(variable, monkeypatch, tmp_path
     specification.loader.exec_module(theirs)
     monkeypatch.delitem(sys.modules, "evaluate.config", raising=False)
     assert registration.modules_cache() == theirs.HF_MODULES_CACHE
+
+
+def test_a_module_that_was_cut_short_is_repaired(tmp_path):
+    registration._place(b"whole = 1\n", "apes", tmp_path)
+    [script] = tmp_path.glob("*/apes.py")
+    script.write_bytes(b"who")
+    registration._place(b"whole = 1\n", "apes", tmp_path)
+    assert script.read_bytes() == b"whole = 1\n"

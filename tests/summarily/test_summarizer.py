@@ -9,11 +9,12 @@ import sys
 
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 
 import summarily
 from summarily.cli import main
 from summarily.modeling.generation.summarizer import LONG, Summarizer
-from summarily.support.errors import InputError, InputTypeError
+from summarily.support.errors import FileError, InputError, InputTypeError
 
 STORY = "Norsk Papir AS said its board approved a two-for-one stock split and raised its quarterly dividend."
 OTHER = "Crude oil prices rose after the ministers of four producers met in Vienna, traders said."
@@ -343,3 +344,58 @@ def test_without_the_base_the_default_summarizer_says_how_to_get_it(tmp_path, mo
     assert main(["summarize", str(story)]) != 0
     said = capsys.readouterr().err
     assert 'pip install "summarily[offline]"' in said and len(said.strip().splitlines()) == 1
+
+
+@pytest.mark.parametrize("option", ["num_beams", "num_return_sequences"])
+def test_no_beams_are_refused(tiny, option):
+    with pytest.raises(InputError, match=f"{option}=0 must be at least 1"):
+        tiny("Snow fell.", **{option: 0})
+
+
+@pytest.mark.parametrize("kind", ["parameter", "buffer"])
+def test_weights_that_are_no_numbers_are_refused(tiny, tmp_path, kind):
+    tiny.model.save_pretrained(tmp_path)
+    tiny.tokenizer.save_pretrained(tmp_path)
+    state = load_file(tmp_path / "model.safetensors")
+    parameters = dict(tiny.model.named_parameters())
+    name = next(
+        name
+        for name, value in state.items()
+        if value.ndim == 2 and (name in parameters) == (kind == "parameter")
+    )
+    state[name] = state[name].clone()
+    state[name][0, 0] = torch.nan
+    save_file(state, tmp_path / "model.safetensors", metadata={"format": "pt"})
+    with pytest.raises(FileError, match=r"its weight .* is not finite"):
+        Summarizer(str(tmp_path))
+
+
+@pytest.mark.parametrize("file", ["model.safetensors", "config.json", "tokenizer.json"])
+@pytest.mark.parametrize("content", [b"", b"\xff" * 64, b"[" * 100_000, b'{"model_type": 3}'])
+def test_damaged_files_are_refused_in_a_sentence(tiny, tmp_path, file, content):
+    tiny.model.save_pretrained(tmp_path)
+    tiny.tokenizer.save_pretrained(tmp_path)
+    (tmp_path / file).write_bytes(content)
+    with pytest.raises(InputError, match="cannot load a summarizer from"):
+        Summarizer(str(tmp_path))
+
+
+def test_the_time_for_text_without_full_stops_grows_with_its_length(tiny, monkeypatch):
+    read = 0
+    length = Summarizer._length
+
+    def counted(self, text):
+        nonlocal read
+        read += len(text)
+        return length(self, text)
+
+    monkeypatch.setattr(Summarizer, "_length", counted)
+    costs = []
+    for words in (500, 1000):
+        read = 0
+        text = "snow fell on the town " * words
+        pieces = tiny._chunks(text, 16)
+        assert " ".join(pieces).split() == text.split()
+        assert all(length(tiny, piece) <= 16 for piece in pieces)
+        costs.append(read)
+    assert costs[1] < 2.2 * costs[0]

@@ -12,12 +12,12 @@ Three parts, each stored as it is done, so that an interrupted study goes on whe
 from __future__ import annotations
 
 import argparse
-import json
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from summarily.studies.report import kept, with_interval
+from summarily.support.inputs import read_json
 
 PARTS = ("accuracy", "rows", "people")
 TRAINED = ("attentive", "cross")
@@ -179,10 +179,7 @@ def report(folder: Path) -> str:
 
 def _load(folder: Path, start: str) -> dict[str, Any]:
     """The stored results whose name starts so, by the rest of the name."""
-    return {
-        path.stem.removeprefix(start): json.loads(path.read_text())
-        for path in sorted(folder.glob(f"{start}*.json"))
-    }
+    return {path.stem.removeprefix(start): read_json(path) for path in sorted(folder.glob(f"{start}*.json"))}
 
 
 def _markdown(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

@@ -12,7 +12,6 @@ the references, and the references with their words shuffled.
 from __future__ import annotations
 
 import argparse
-import json
 import random
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -24,6 +23,7 @@ from summarily.studies.copying.learning_to_copy import RECIPE, STAGES, cell, sca
 from summarily.studies.copying.news import first_sentences
 from summarily.studies.penalties import Point, Tuning
 from summarily.studies.runner import run_cells
+from summarily.support.inputs import read_json
 
 APES = ("apes", "apes_entities", "apes_salient_entities")
 
@@ -346,7 +346,7 @@ def score_study(
     result["deltas"] = [load_run(folder, run)[0].config.delta for run in runs if run.startswith("apeso")]
     result["questions"] = cards["baseline"]["apes"].counts["questions"]
     result["signatures"] = list(report.signatures(cards["baseline"]).values())
-    result["runs"] = {run: json.loads((folder / run / "result.json").read_text()) for run in (*STAGES, *runs)}
+    result["runs"] = {run: read_json(folder / run / "result.json") for run in (*STAGES, *runs)}
     return result
 
 

@@ -12,7 +12,6 @@ nothing or next to nothing.
 from __future__ import annotations
 
 import argparse
-import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -21,6 +20,7 @@ import numpy as np
 
 from summarily.studies import report
 from summarily.studies.runner import Cell, predictions, results, run_cells
+from summarily.support.inputs import read_json
 
 RECIPE = "long_arxiv"
 METRICS = ("rouge", "sms", "bertscore")
@@ -252,7 +252,7 @@ def exchanged_loss(folder: Path, variant: Variant, data: str | None) -> dict[str
     from summarily.modeling.training.recipe import Recipe
 
     def measure() -> dict[str, float]:
-        recipe = Recipe.from_dict(json.loads((folder / "recipe.json").read_text()))
+        recipe = Recipe.from_dict(read_json(folder / "recipe.json", dict))
         tokenizer = AutoTokenizer.from_pretrained(folder / "hub")
         model = AutoModelForSeq2SeqLM.from_pretrained(folder / "hub", dtype="float32")
         rows = list(encode(load_corpus(recipe.data, data)["test"], tokenizer, recipe.data))

@@ -22,6 +22,7 @@ from summarily.studies.copying.learning_to_copy import GLANCE, cell, scaled, tra
 from summarily.studies.copying.news import first_sentences, prepare_pairs
 from summarily.studies.runner import Cell, run_cells
 from summarily.support.errors import InputError
+from summarily.support.inputs import read_json
 
 
 class Reward(NamedTuple):
@@ -467,7 +468,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def _settings(folder: Path, options: argparse.Namespace) -> dict[str, Any]:
     chosen = {name: getattr(options, name) for name in ("steps", "rate")}
-    return chosen | {"parameters": json.loads((folder / CONTROL / "result.json").read_text())["parameters"]}
+    return chosen | {"parameters": read_json(folder / CONTROL / "result.json")["parameters"]}
 
 
 def run(options: argparse.Namespace) -> int:

@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 
 from summarily.support import models, weights
 from summarily.support.errors import MissingRequirement
-from summarily.support.processes import python_module
+from summarily.support.processes import Lock, python_module
 from summarily.support.text import sentence_spans
 
 KINDS = ("PERSON", "NORP", "ORG", "GPE", "FAC")
@@ -78,7 +78,7 @@ class Recogniser:
         self._processes = _default_processes() if processes is None else processes
         self._memory: OrderedDict[bytes, tuple[Mention, ...]] = OrderedDict()
         self._disk = None if cache_folder is None else _Disk(Path(cache_folder).expanduser(), self.identity)
-        self._lock = threading.RLock()
+        self._lock = Lock()
         self._helper: _Helper | None = None
 
     def __call__(self, texts: Iterable[str]) -> list[tuple[Mention, ...]]:

@@ -15,6 +15,7 @@ from summarily.modeling.training.checkpoints import (
     set_random_state,
     untouched_random_state,
 )
+from summarily.support.errors import FileError
 from summarily.support.files import MARKER, is_complete, only_writer, remove_partial, write_folder
 
 
@@ -140,7 +141,7 @@ class Runs:
 
 def test_nothing_in_a_checkpoint_is_executed(tmp_path):
     torch.save({"step": 1, "more": Runs(tmp_path / "ran")}, tmp_path / "state.pt")
-    with pytest.raises(pickle.UnpicklingError, match="Weights only load failed"):
+    with pytest.raises(FileError, match="a pickle that holds more than tensors, which is not run"):
         load_state(tmp_path / "state.pt")
     assert not (tmp_path / "ran").exists()
 
@@ -227,3 +228,24 @@ def test_generators_go_on_where_they_were_after_an_error():
         draw()
         raise KeyError
     assert draw() == first
+
+
+def test_a_copy_that_somebody_keeps_is_not_pruned(tmp_path):
+    checkpoints = Checkpoints(tmp_path, keep=1)
+    mine = tmp_path / "step-00000003-mine"
+    mine.mkdir()
+    for step in (2, 3, 100_000_000):
+        checkpoints.save(step, {"step": step})
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["step-00000003-mine", "step-100000000"]
+    assert checkpoints.latest() == tmp_path / "step-100000000"
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"PK\x03\x04", pickle.dumps(print), pickle.dumps({"a": random.Random()})]
+)
+def test_what_is_no_checkpoint_is_refused_without_advice_to_run_it(tmp_path, content):
+    path = tmp_path / "state.pt"
+    path.write_bytes(content)
+    with pytest.raises(FileError, match=r"state.pt cannot be loaded") as caught:
+        module.load_state(path)
+    assert "weights_only" not in str(caught.value)

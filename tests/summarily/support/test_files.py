@@ -181,3 +181,21 @@ def test_a_folder_has_one_writer_until_it_is_done(tmp_path):
         raise ZeroDivisionError
     with only_writer(folder):
         pass
+
+
+def test_two_processes_that_write_one_folder_do_not_take_it_from_each_other(tmp_path):
+    import subprocess
+    import sys
+
+    code = (
+        "import sys, time; from pathlib import Path; from summarily.support.files import write_folder\n"
+        "def write(folder):\n"
+        "    for number in range(20):\n"
+        "        (folder / str(number)).write_text(sys.argv[2]); time.sleep(0.005)\n"
+        "write_folder(Path(sys.argv[1]), write)\n"
+    )
+    folder = tmp_path / "shared"
+    both = [subprocess.Popen([sys.executable, "-c", code, str(folder), name]) for name in ("a", "b")]
+    assert [process.wait(120) for process in both] == [0, 0]
+    assert len({(folder / str(number)).read_text() for number in range(20)}) == 1
+    assert [path.name for path in tmp_path.iterdir()] == ["shared"]

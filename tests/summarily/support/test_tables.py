@@ -6,6 +6,7 @@ import tracemalloc
 
 import pytest
 
+from summarily.support import tables
 from summarily.support.errors import InputError
 from summarily.support.tables import column, read_table, some_names
 
@@ -111,3 +112,18 @@ def test_gzipped_parquet_is_read(tmp_path):
     file = tmp_path / "t.parquet.gz"
     file.write_bytes(gzip.compress((tmp_path / "t.parquet").read_bytes()))
     assert read_table(str(file))["a"] == ["x"]
+
+
+def test_a_gzip_file_that_unpacks_to_a_memory_full_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr(tables, "SMALL", 10_000)
+    file = tmp_path / "bomb.jsonl.gz"
+    file.write_bytes(gzip.compress(b'{"a": "' + b"x" * 1_000_000 + b'"}\n'))
+    with pytest.raises(InputError, match="unpacks to more than 100 times its size"):
+        read_table(str(file))
+    parquet = tmp_path / "bomb.parquet.gz"
+    parquet.write_bytes(gzip.compress(b"x" * 1_000_000))
+    with pytest.raises(InputError, match="unpacks to more than 100 times its size"):
+        read_table(str(parquet))
+    text = "\n".join(str(number) for number in range(5000))
+    (tmp_path / "good.txt.gz").write_bytes(gzip.compress(text.encode()))
+    assert len(tables.read_lines(str(tmp_path / "good.txt.gz"))) == 5000

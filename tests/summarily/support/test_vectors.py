@@ -143,6 +143,16 @@ BROKEN = {
         "word 1 of 1 is not finite",
     ),
     "no vocabulary": ("mine.npy", b"", "needs its vocabulary beside it"),
+    "more words than can be": (
+        "google.bin",
+        b"9999999999999 300\nsnow 0123",
+        "begins with '9999999999999 300'",
+    ),
+    "a number of thousands of digits": ("glove.vec", b"9" * 5000 + b" 3\nsnow 1 2 3\n", "begins with '999"),
+    "no dimensions": ("glove.vec", b"1 0\nsnow\n", "begins with '1 0'"),
+    "a word that does not end": ("google.bin", b"1 3\n" + b"x" * 20_000, "word 1 of 1 does not end"),
+    "no zip": ("glove.zip", b"PK\x03\x04 not a zip", "is not a whole .zip file"),
+    "no gzip": ("glove.txt.gz", b"\x1f\x8b\x08 cut", "is not a whole .gz file"),
     "another format": ("mine.xyz", b"", "no file of word vectors"),
 }
 
@@ -156,6 +166,35 @@ def test_broken_files_are_refused_by_name_and_line(case, tmp_path, cache):
         load(path)
     assert str(path) in str(caught.value)
     assert not cache.exists() or not list((cache / "vectors").iterdir()), "nothing half-converted is left"
+
+
+@pytest.mark.parametrize(
+    "matrix, words, message",
+    [
+        (b"\x93NUMPY\x01\x00v\x00{'descr': 'O'}", b"snow\n", "mine.npy is not an .npy file that can be read"),
+        (b"", b"snow\n", "mine.npy is not an .npy file"),
+        (np.array(["a", "b"]), b"snow\n", "mine.npy holds <U1; expected one of numbers"),
+        (np.eye(2), b"caf\xe9\n", "mine.txt is not UTF-8"),
+        (np.eye(2), b"a\nb\nc\n", "3 words do not fit"),
+    ],
+)
+def test_a_damaged_matrix_or_vocabulary_is_refused(tmp_path, matrix, words, message):
+    path = tmp_path / "mine.npy"
+    if isinstance(matrix, bytes):
+        path.write_bytes(matrix)
+    else:
+        np.save(path, matrix)
+    path.with_suffix(".txt").write_bytes(words)
+    with pytest.raises(InputError, match=message):
+        load(path)
+
+
+def test_a_header_that_promises_more_words_takes_no_room(tmp_path, cache):
+    path = tmp_path / "fast.vec"
+    path.write_text("400000000000 3\nsnow 1 2 3\n")
+    assert len(load(path)) == 1
+    [folder] = (cache / "vectors").iterdir()
+    assert (folder / "vectors.npy").stat().st_size == 128 + 12
 
 
 def test_more_words_than_rows_are_refused():
