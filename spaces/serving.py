@@ -10,12 +10,14 @@ import os
 import re
 import tempfile
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from concurrent.futures import Future
+from html import escape
 from importlib.resources import files
 from typing import Any
 
 from summarily.support.errors import InputError, MissingRequirement
+from summarily.support.inputs import checked_text
 
 TIME_LIMIT = 120.0
 """Seconds that one click may take."""
@@ -100,6 +102,7 @@ def guarded(function: Callable[..., Any], seconds: float = TIME_LIMIT) -> Callab
     @functools.wraps(function)
     def run(*inputs: Any) -> Any:
         try:
+            check_texts(inputs)
             return within(seconds, function, *inputs)
         except TimeUp:
             message = (
@@ -113,9 +116,28 @@ def guarded(function: Callable[..., Any], seconds: float = TIME_LIMIT) -> Callab
         except Exception:
             log.exception("a Space failed")
             message = "Something went wrong on our side. Please try again, or with another input."
-        raise gr.Error(message, title="Please check", print_exception=False)
+        raise gr.Error(as_text(message), title="Please check", print_exception=False)
 
     return run
+
+
+def as_text(message: str) -> str:
+    """A message that may repeat what a visitor wrote, for a toast, which renders HTML.
+
+    Example:
+        >>> as_text("there is no system '<img src=x>'.")
+        "there is no system '&lt;img src=x&gt;'."
+    """
+    return escape(message.encode("utf-8", "replace").decode("utf-8"), quote=False)
+
+
+def check_texts(values: Iterable[Any]) -> None:
+    """Refuse texts that cannot be encoded, which a browser never sends but a program may."""
+    for value in values:
+        if isinstance(value, str):
+            checked_text("the text", value)
+        elif isinstance(value, (list, tuple)):
+            check_texts(value)
 
 
 def check_length(where: str, text: str, longest: int) -> str:
@@ -142,6 +164,16 @@ def download(name: str, content: str) -> str:
     from gradio.utils import get_upload_folder
 
     return save_bytes_to_cache(content.encode("utf-8"), name, get_upload_folder())
+
+
+def csv_cell(text: str) -> str:
+    """A text for a cell of a csv that a spreadsheet may open: none takes it for a formula.
+
+    Example:
+        >>> csv_cell("=1+1"), csv_cell("a cat")
+        ("'=1+1", 'a cat')
+    """
+    return f"'{text}" if text.startswith(("=", "+", "-", "@", "\t", "\r", "\n")) else text
 
 
 # --- look -------------------------------------------------------------------------------------------------

@@ -11,6 +11,7 @@ from typing import Any
 
 from summarily.spaces.serving import check_length, download
 from summarily.support.errors import InputError
+from summarily.support.inputs import checked_text
 from summarily.support.tables import column, read_table
 
 MOST_SYSTEMS = 4
@@ -74,7 +75,7 @@ def uploaded(path: str | None) -> Texts:
             f"{file.name} has {len(references):,} rows; this Space takes up to {MOST_ROWS}. "
             "The command summarily compare takes any number."
         )
-    names = [name for name in columns if name not in _NOT_SYSTEMS]
+    names = [checked_text("the name of a column", name) for name in columns if name not in _NOT_SYSTEMS]
     if not names:
         raise InputError(f"{file.name} has no summaries: besides reference, add one column per system.")
     if len(names) > MOST_SYSTEMS:
@@ -86,7 +87,10 @@ def uploaded(path: str | None) -> Texts:
         {name: _texts(name, columns[name]) for name in names},
         references,
         _texts("source", columns["source"]) if "source" in columns else None,
-        [str(name) for name in columns.get("id", range(1, len(references) + 1))],
+        [
+            checked_text(f"row {row}, column id", str(name))
+            for row, name in enumerate(columns.get("id", range(1, len(references) + 1)), start=1)
+        ],
     )
     _check_total(texts)
     return texts
@@ -96,6 +100,7 @@ def _texts(name: str, values: Sequence[Any]) -> list[str]:
     for row, value in enumerate(values, start=1):
         if not isinstance(value, str):
             raise InputError(f"row {row}, column {name}: expected a text, found {json.dumps(value)[:40]}.")
+        checked_text(f"row {row}, column {name}", value)
         check_length(f"row {row}, column {name}", value, LONGEST_TEXT)
     return list(values)
 
@@ -106,7 +111,8 @@ def _reference(row: int, value: Any) -> list[str]:
         raise InputError(
             f"row {row + 1}, column reference: expected a text or a list of texts, found {json.dumps(value)[:40]}."
         )
-    return [check_length(f"row {row + 1}, column reference", text, LONGEST_TEXT) for text in texts]
+    where = f"row {row + 1}, column reference"
+    return [check_length(where, checked_text(where, text), LONGEST_TEXT) for text in texts]
 
 
 def _check_total(texts: Texts) -> None:

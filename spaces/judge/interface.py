@@ -107,12 +107,15 @@ def build() -> Any:
                 csv_file,
                 *shown,
             ],
-            api_name="start",
+            api_visibility="private",  # it opens the desk; what a program may do with a file is in the package
         )
         save.click(
-            serving.guarded(keep), [state, *chosen, *ratings], [state, csv_file, *shown], api_name="save"
+            serving.guarded(keep),
+            [state, *chosen, *ratings],
+            [state, csv_file, *shown],
+            api_visibility="private",
         )
-        reveal.click(serving.guarded(tell), state, outcome, api_name="outcome")
+        reveal.click(serving.guarded(tell), state, outcome, api_visibility="private")
         again.click(
             lambda: (None, gr.update(visible=True), gr.update(visible=False)),
             None,

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from html import escape
 
 from summarily.spaces.markup import note, number, table
+from summarily.spaces.serving import csv_cell
 from summarily.spaces.texts import Texts
 from summarily.support.errors import InputError
 
@@ -211,7 +212,8 @@ def _conclusion(session: Session) -> str:
 def to_csv(session: Session) -> str:
     """A row per judged summary, as `summarily meta human FILE --question overall` reads it.
 
-    `human` repeats the overall score, so that the question need not be named.
+    `human` repeats the overall score, so that the question need not be named. A text that a spreadsheet would take for
+    a formula begins with an apostrophe.
     """
     stream = io.StringIO()
     writer = csv.writer(stream, lineterminator="\n")
@@ -222,7 +224,7 @@ def to_csv(session: Session) -> str:
         for side, shown in enumerate(("first", "second")):
             scores = [answers[question][side] for question in QUESTIONS]
             texts = [item.name, item.systems[side], item.summaries[side], item.reference, item.source]
-            writer.writerow([*texts, *scores, answers["overall"][side], shown, session.way])
+            writer.writerow([*map(csv_cell, texts), *scores, answers["overall"][side], shown, session.way])
     return stream.getvalue()
 
 

@@ -15,7 +15,7 @@ from summarily.metrics.base import Score
 from summarily.metrics.scorecard import Comparison, Pair, Scorecard, compare, score
 from summarily.spaces.explanations import explanation_html
 from summarily.spaces.markup import COLOURS, Bar, bar_chart, note, number, table
-from summarily.spaces.serving import sentence
+from summarily.spaces.serving import csv_cell, sentence
 from summarily.spaces.texts import Texts
 from summarily.support.errors import InputError
 from summarily.support.keys import Key
@@ -204,7 +204,13 @@ def to_csv(result: Result) -> str:
     writer.writerow(["system", "id", *(key for _, key in keys)])
     for system, card in result.cards.items():
         for row, name in enumerate(result.texts.names):
-            writer.writerow([system, name, *(card[metric].per_example[key][row] for metric, key in keys)])
+            writer.writerow(
+                [
+                    csv_cell(system),
+                    csv_cell(name),
+                    *(card[metric].per_example[key][row] for metric, key in keys),
+                ]
+            )
     return stream.getvalue()
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import threading
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
@@ -22,6 +21,7 @@ from summarily.spaces.markup import heat_map, note, number, shaded_words, table
 from summarily.spaces.serving import check_length
 from summarily.support import models
 from summarily.support.errors import InputError
+from summarily.support.processes import Lock
 from summarily.support.shipped import summarizers
 
 LONGEST_TEXT = 80_000
@@ -92,7 +92,7 @@ class Written:
 
 # --- models -----------------------------------------------------------------------------------------------
 
-_lock = threading.Lock()
+_lock = Lock()
 
 
 def summarizer(name: str) -> Summarizer:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import csv
+import io
+
 import pytest
 from scipy.stats import binomtest
 
@@ -106,3 +109,20 @@ def test_ratings_keep_their_side(tmp_path):
 def test_mistakes_are_named(make, message):
     with pytest.raises(InputError, match=message):
         make()
+
+
+def test_no_cell_of_the_csv_is_a_formula():
+    texts = Texts({"=A": ["=1+1"], "B": ["-2 or so"]}, [["@SUM(1)"]], ["+1"], names=["\t=cmd|' /C calc'!A0"])
+    session = all_for(judging.start(texts, ["=A", "B"], "compare", seed=1), "B")
+    rows = list(csv.reader(io.StringIO(judging.to_csv(session))))
+    assert len(rows) == 3
+    for row in rows[1:]:
+        assert not any(cell.startswith(("=", "+", "-", "@", "\t")) for cell in row)
+        assert row[3] == "'@SUM(1)"
+
+
+def test_the_desk_is_not_opened_by_a_program():
+    pytest.importorskip("gradio")
+    from summarily.spaces import build
+
+    assert not build("judge").get_api_info()["named_endpoints"]

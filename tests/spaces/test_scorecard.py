@@ -168,3 +168,12 @@ def test_the_bundled_sample_can_be_uploaded():
 def test_no_metric_is_a_sentence():
     with pytest.raises(InputError, match="pick at least one metric"):
         scoring.score_texts(pasted("", "a", ["a"]), [])
+
+
+@pytest.mark.parametrize("line", [r'{"reference": "a \ud800", "A": "b"}', r'{"reference": "a", "A": "\udfff"}',
+                                  r'{"reference": "a", "A\ud800": "b"}', r'{"reference": "a", "A": "b", "id": "\ud800"}'])  # fmt: skip
+def test_lone_surrogates_in_a_file_are_named(tmp_path, line):
+    file = tmp_path / "t.jsonl"
+    file.write_text(line + "\n")
+    with pytest.raises(InputError, match="lone surrogate"):
+        uploaded(str(file))

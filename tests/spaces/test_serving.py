@@ -93,3 +93,19 @@ def test_only_paths_of_the_server_are_hidden(text, shown):
 def test_a_text_that_is_too_long_is_refused_with_both_numbers():
     with pytest.raises(InputError, match="the text has 1,001 characters; this Space takes up to 1,000"):
         check_length("the text", "a" * 1001, 1000)
+
+
+def test_what_a_visitor_wrote_is_no_html_in_a_toast():
+    def fail(text):
+        raise InputError(f"there is no system {text!r}.")
+
+    with pytest.raises(gradio.Error) as caught:
+        guarded(fail)("<img src=x onerror=alert(1)>")
+    assert "&lt;img" in caught.value.message and "<" not in caught.value.message
+
+
+@pytest.mark.parametrize("value", ["a \ud800 cat", ["fine", "a \udfff"]])
+def test_a_lone_surrogate_is_a_sentence(value):
+    with pytest.raises(gradio.Error, match="lone surrogate") as caught:
+        guarded(lambda text: text)(value)
+    caught.value.message.encode("utf-8")
