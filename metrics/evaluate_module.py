@@ -7,6 +7,9 @@ sources are optional.
 
 from __future__ import annotations
 
+import functools
+import inspect
+from collections.abc import Callable
 from typing import Any, ClassVar
 
 import datasets
@@ -27,6 +30,14 @@ Args:
     Any other keyword is an option of the metric; see its card.
 Returns:
     A dict: each value's mean by name, "<name>_per_example" lists, "signature", "counts".
+Examples:
+    >>> import evaluate
+    >>> metric = evaluate.load("summarily/{name}")
+    >>> results = metric.compute(
+    ...     predictions=["Ann Berg flew to Oslo on Monday."], references=["On Monday Ann Berg flew to Oslo."]
+    ... )
+    >>> round(results["{key}"], 2)
+    {score}
 """
 
 
@@ -35,9 +46,21 @@ _computing = Lock()
 
 
 class EvaluateModule(evaluate.Metric):
-    """Base of our `evaluate` modules; a subclass sets `metric_name`."""
+    """Base of our `evaluate` modules; a subclass sets `metric_name`, and what the example of its docstring scores."""
 
     metric_name: ClassVar[str]
+    example_score: ClassVar[tuple[str, float]]
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        cls.__doc__ = f"{metric_class(cls.metric_name).summary}\n{cls.inputs()}"
+        cls._compute = _with_named_options(cls._compute, metric_class(cls.metric_name))  # type: ignore[method-assign]
+
+    @classmethod
+    def inputs(cls) -> str:
+        """What `compute` takes and gives, with an example."""
+        key, score = cls.example_score
+        return _INPUTS.format(name=cls.metric_name, key=key, score=score)
 
     def _info(self) -> evaluate.MetricInfo:
         metric = metric_class(self.metric_name)
@@ -45,7 +68,7 @@ class EvaluateModule(evaluate.Metric):
         return evaluate.MetricInfo(
             description=metric.summary,
             citation=metric.citation,
-            inputs_description=_INPUTS,
+            inputs_description=self.inputs(),
             features=datasets.Features(
                 {
                     "predictions": text,
@@ -70,11 +93,30 @@ class EvaluateModule(evaluate.Metric):
         )
 
     def add(
-        self, *, prediction: Any = None, reference: Any = None, source: Any = None, **others: Any
+        self,
+        *,
+        prediction: Any = None,
+        reference: Any = None,
+        source: Any = None,
+        predictions: Any = None,
+        references: Any = None,
+        sources: Any = None,
+        **others: Any,
     ) -> None:
-        """Add one prediction, with its reference or list of references."""
-        sources = None if source is None else [source]
-        self.add_batch(predictions=[prediction], references=[reference], sources=sources, **others)
+        """Add one prediction, with its reference or list of references; evaluate says `predictions` of one, too."""
+        pairs = {
+            "predictions": (prediction, predictions),
+            "references": (reference, references),
+            "sources": (source, sources),
+        }
+        for name, (one, other) in pairs.items():
+            if one is not None and other is not None:
+                raise InputError(f"{name[:-1]} and {name} are both given, and mean the same; leave one out.")
+        inputs = {name: one if other is None else other for name, (one, other) in pairs.items()}
+        rows = {
+            name: None if value is None and name == "sources" else [value] for name, value in inputs.items()
+        }
+        self.add_batch(**rows, **others)
 
     def compute(
         self, *, predictions: Any = None, references: Any = None, sources: Any = None, **options: Any
@@ -109,6 +151,43 @@ class EvaluateModule(evaluate.Metric):
             )
         documents = [source[0] for source in sources] if any(sources) else None
         return result_of(metric, predictions, references, documents, confidence)
+
+
+def _with_named_options(compute: Callable[..., Any], metric: type[Metric]) -> Callable[..., Any]:
+    """`_compute` whose signature names the options of its metric in the place of `**options`."""
+    signature = inspect.signature(compute)
+    named = {name: one for name, one in signature.parameters.items() if one.kind is not one.VAR_KEYWORD}
+    for name, option in list(inspect.signature(metric.__init__).parameters.items())[1:]:
+        named.setdefault(name, option.replace(kind=option.KEYWORD_ONLY))
+
+    @functools.wraps(compute)
+    def _compute(self: EvaluateModule, *arguments: Any, **options: Any) -> Any:
+        return compute(self, *arguments, **options)
+
+    _compute.__signature__ = signature.replace(parameters=list(named.values()))  # type: ignore[attr-defined]
+    return _compute
+
+
+def _without_what_is_missing(add: Callable[..., None]) -> Callable[..., None]:
+    """`add` or `add_batch` of `evaluate.combine`, which asks for every input of a module, optional ones too."""
+
+    @functools.wraps(add)
+    def combined(self: Any, *arguments: Any, **inputs: Any) -> None:
+        given = inspect.signature(add).bind(self, *arguments, **inputs)
+        prediction, reference = (given.arguments.get(name) for name in list(given.signature.parameters)[1:3])
+        batch = {"predictions": prediction, "references": reference, **given.arguments.get("kwargs", {})}
+        for module in self.evaluation_modules:
+            known = {name: batch[name] for name in module._feature_names() if name in batch}
+            getattr(module, add.__name__)(**known)
+
+    combined.of_summarily = True  # type: ignore[attr-defined]
+    return combined
+
+
+for _name in ("add", "add_batch"):
+    _method = getattr(evaluate.CombinedEvaluations, _name)
+    if not hasattr(_method, "of_summarily"):
+        setattr(evaluate.CombinedEvaluations, _name, _without_what_is_missing(_method))
 
 
 def result_of(

@@ -17,6 +17,7 @@ import os
 import shutil
 import sys
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -78,22 +79,23 @@ def register_on_import() -> None:
     """Register quietly; a cache that cannot be written is worth a log line, not an exception."""
     if os.environ.get("SUMMARILY_REGISTER", "1") == "0":
         return
-    _register_pipeline_with_transformers()
+    _when_loaded("transformers.pipelines", _register_pipeline)
+    _when_loaded("evaluate.evaluator", _register_evaluator)
     try:
         register()
     except OSError as error:
         logger.warning("%s", error.strerror)
 
 
-def _register_pipeline_with_transformers() -> None:
-    """Register `pipeline("summarization")` now if pipelines are loaded, else as soon as they are.
+def _when_loaded(module: str, register_ours: Callable[[], None]) -> None:
+    """Run `register_ours` now if `module` is loaded, else as soon as it is.
 
-    Loading them takes seconds, which `import summarily` should not cost those who only score.
+    Loading pipelines takes seconds, which `import summarily` should not cost those who only score.
     """
-    if "transformers.pipelines" in sys.modules:
-        _register_pipeline()
-    elif not any(isinstance(finder, _AfterPipelines) for finder in sys.meta_path):
-        sys.meta_path.insert(0, _AfterPipelines())
+    if module in sys.modules:
+        register_ours()
+    elif not any(isinstance(finder, _After) and finder.module == module for finder in sys.meta_path):
+        sys.meta_path.insert(0, _After(module, register_ours))
 
 
 def _register_pipeline() -> None:
@@ -102,13 +104,22 @@ def _register_pipeline() -> None:
     register_pipeline()
 
 
-class _AfterPipelines(importlib.abc.MetaPathFinder):
-    """Waits for transformers' pipelines to be imported, then adds ours and is gone."""
+def _register_evaluator() -> None:
+    from summarily.metrics.evaluator import register_evaluator
 
-    _asking = False
+    register_evaluator()
+
+
+class _After(importlib.abc.MetaPathFinder):
+    """Waits for a module to be imported, then adds what is ours and is gone."""
+
+    def __init__(self, module: str, register_ours: Callable[[], None]):
+        self.module = module
+        self.register_ours = register_ours
+        self._asking = False
 
     def find_spec(self, fullname: str, path: Any = None, target: Any = None) -> Any:
-        if fullname != "transformers.pipelines" or self._asking:
+        if fullname != self.module or self._asking:
             return None
         self._asking = True  # the others are asked, and this one again
         try:
@@ -124,9 +135,9 @@ class _AfterPipelines(importlib.abc.MetaPathFinder):
             with contextlib.suppress(ValueError):
                 sys.meta_path.remove(self)
             try:
-                _register_pipeline()
-            except Exception as error:  # transformers itself has loaded, and that is what was asked for
-                logger.warning('pipeline("summarization") could not be registered: %s', error)
+                self.register_ours()
+            except Exception as error:  # the module itself has loaded, and that is what was asked for
+                logger.warning("what summarily adds to %s could not be registered: %s", fullname, error)
 
         spec.loader.exec_module = load_and_register  # type: ignore[method-assign]
         return spec

@@ -8,6 +8,7 @@ from summarily.metrics.apes.scorer import either
 
 class Apes(evaluate_module.EvaluateModule):
     metric_name = "apes"
+    example_score = "apes", 100.0
 
     def add_batch(self, *, questions: Any = None, references: Any = None, **inputs: Any) -> None:
         """Add a batch of predictions with their references, or with ready questions."""

@@ -5,3 +5,4 @@ from summarily.metrics import evaluate_module
 
 class Bleurt(evaluate_module.EvaluateModule):
     metric_name = "bleurt"
+    example_score = "bleurt", 0.96

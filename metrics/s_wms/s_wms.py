@@ -5,3 +5,4 @@ from summarily.metrics import evaluate_module
 
 class SWms(evaluate_module.EvaluateModule):
     metric_name = "s_wms"
+    example_score = "s_wms", 1.0

@@ -5,3 +5,4 @@ from summarily.metrics import evaluate_module
 
 class Sms(evaluate_module.EvaluateModule):
     metric_name = "sms"
+    example_score = "sms", 1.0

@@ -5,3 +5,4 @@ from summarily.metrics import evaluate_module
 
 class Vert(evaluate_module.EvaluateModule):
     metric_name = "vert"
+    example_score = "vert", 1.0

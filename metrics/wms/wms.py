@@ -5,3 +5,4 @@ from summarily.metrics import evaluate_module
 
 class Wms(evaluate_module.EvaluateModule):
     metric_name = "wms"
+    example_score = "wms", 1.0
