@@ -19,7 +19,9 @@ A recipe learns to summarize the pairs of its data section, unless it fills in t
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import math
 import re
 import tomllib
 import types
@@ -28,7 +30,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
-from summarily.support.errors import RecipeError
+from summarily.support.errors import InputError, RecipeError
+from summarily.support.inputs import read_text
 from summarily.support.keys import Key
 from summarily.support.suggestions import nearest
 
@@ -390,7 +393,7 @@ def _with_base(data: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _find(name: str, folder: Path) -> Path:
-    for path in (Path(name), folder / f"{name}.toml"):
+    for path in (folder / f"{name}.toml", Path(name)):  # a name of ours, whatever lies in the working folder
         if path.is_file():
             return path
     known = sorted(path.stem for path in folder.glob("*.toml"))
@@ -401,8 +404,12 @@ def _find(name: str, folder: Path) -> Path:
 
 def _read(path: Path) -> dict[str, Any]:
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
-    except tomllib.TOMLDecodeError as error:
+        return tomllib.loads(read_text(path))
+    except InputError as error:  # another encoding
+        raise RecipeError(str(error)) from None
+    except RecursionError:
+        raise RecipeError(f"{path.name} is not TOML that can be read: it is nested too deeply.") from None
+    except ValueError as error:  # TOMLDecodeError, and numbers of thousands of digits
         raise RecipeError(f"{path.name} is not valid TOML: {error}") from None
 
 
@@ -457,8 +464,11 @@ def _typed(value: Any, hint: Any, path: str) -> Any:
         return [_typed(item, arguments[0], f"{path}[{i}]") for i, item in enumerate(value)]
     elif hint is Any:
         return value
-    elif hint is float and isinstance(value, int) and not isinstance(value, bool):
-        return float(value)
+    elif hint is float and isinstance(value, (int, float)) and not isinstance(value, bool):
+        with contextlib.suppress(OverflowError):  # of an int
+            if math.isfinite(value):
+                return float(value)
+        raise RecipeError(f"{path} is {value!r:.60}; expected a finite number.")
     elif isinstance(hint, type) and type(value) is hint:
         return value
     raise RecipeError(f"{path} is {value!r} ({type(value).__name__}); expected {_type_name(hint)}.")
@@ -506,7 +516,7 @@ def _parse(text: str, hint: Any, path: str) -> Any:
         text = text.lower()
     try:
         value: Any = tomllib.loads(f"value = {text}")["value"]
-    except tomllib.TOMLDecodeError:
+    except (ValueError, RecursionError):
         value = text  # a bare word is a string
     try:
         return _typed(value, hint, path)
@@ -527,6 +537,8 @@ def _check(recipe: Recipe) -> None:
         "data.max_source_tokens": data.max_source_tokens,
         "data.max_target_tokens": data.max_target_tokens,
         "schedule.learning_rate": recipe.schedule.learning_rate,
+        "optimizer.epsilon": recipe.optimizer.epsilon,
+        "optimizer.max_gradient_norm": recipe.optimizer.max_gradient_norm,
         "training.max_steps": training.max_steps,
         "training.max_epochs": training.max_epochs,
         "training.max_minutes": training.max_minutes,
@@ -539,6 +551,13 @@ def _check(recipe: Recipe) -> None:
     for key, value in positive.items():
         if value is not None and value <= 0:
             raise RecipeError(f"{key} is {value}; it must be above 0.")
+    for key, rate in {"beta1": recipe.optimizer.beta1, "beta2": recipe.optimizer.beta2}.items():
+        if not 0 <= rate < 1:
+            raise RecipeError(f"optimizer.{key} is {rate}; expected 0 <= value < 1.")
+    if recipe.optimizer.weight_decay < 0:
+        raise RecipeError(
+            f"optimizer.weight_decay is {recipe.optimizer.weight_decay}; it must not be below 0."
+        )
     if not 0 <= training.label_smoothing < 1:
         raise RecipeError(f"training.label_smoothing is {training.label_smoothing}; expected 0 <= value < 1.")
     if training.max_steps is training.max_epochs is training.max_minutes is None:

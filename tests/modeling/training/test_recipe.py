@@ -117,3 +117,42 @@ def test_the_thesis_recipes_are_those_of_its_table(name, start, epochs, rate, so
     assert (recipe.data.max_source_tokens, recipe.data.max_target_tokens) == (source, target)
     assert recipe.batch.tokens == source + target, "one document of full length is a batch"
     assert recipe.generation == {"num_beams": 4, "length_penalty": 2.0, "max_new_tokens": target}
+
+
+@pytest.mark.parametrize(
+    "override, message",
+    [
+        ("optimizer.epsilon=-1e-8", r"optimizer\.epsilon is -1e-08; it must be above 0"),
+        ("optimizer.epsilon=nan", r"optimizer\.epsilon is nan; expected a finite number"),
+        ("schedule.learning_rate=inf", r"schedule\.learning_rate is inf; expected a finite number"),
+        ("schedule.learning_rate=" + "9" * 400, r"schedule\.learning_rate is 9+.*expected a finite number"),
+        ("optimizer.beta2=1.5", r"optimizer\.beta2 is 1\.5; expected 0 <= value < 1"),
+        ("optimizer.weight_decay=-0.1", r"optimizer\.weight_decay is -0\.1; it must not be below 0"),
+        ("batch.tokens=" + "9" * 5000, r"batch\.tokens"),
+        ("batch.tokens=" + "[" * 100_000, r"batch\.tokens"),
+    ],
+)
+def test_numbers_that_are_none_are_refused(override, message):
+    with pytest.raises(RecipeError, match=message):
+        load_recipe("news", [override])
+
+
+@pytest.mark.parametrize(
+    "content, message",
+    [
+        ("[model]\nname = 'caf\xe9'\n".encode("latin-1"), "mine.toml is not UTF-8"),
+        (b"a = " + b"[" * 100_000, "mine.toml is not"),
+        (b"a = " + b"9" * 5000, "mine.toml is not"),
+    ],
+)
+def test_files_that_cannot_be_read_are_refused(tmp_path, content, message):
+    (tmp_path / "mine.toml").write_bytes(content)
+    with pytest.raises(RecipeError, match=message):
+        load_recipe(tmp_path / "mine.toml")
+
+
+def test_a_file_in_the_working_folder_does_not_take_the_place_of_a_recipe_of_ours(tmp_path, monkeypatch):
+    expected = load_recipe("news")
+    (tmp_path / "news").write_text("not a recipe")
+    monkeypatch.chdir(tmp_path)
+    assert load_recipe("news") == expected
