@@ -2,6 +2,7 @@
 # make space  open the scorecard in the browser (NAME=summarize, attention, judge or a metric for another Space)
 # make test   install everything and run the test suite;  make test-browser  the Spaces in headless Chromium
 # make test-cpus  the tests as on older CPUs (hours);  make mutants  do the tests notice faults? (half an hour)
+# make fuzz   damaged files and odd texts, two minutes;  make faults  kills, full disks, shared caches (ten minutes)
 # make lint   ruff and mypy;  make bench  our speed beside the peers';  make slow  what takes minutes
 # make study-apeso       pointer-generator and APESO on news, resumable (about an hour)
 # make study-long        the thesis' experiments with long documents, resumable (about an hour)
@@ -16,7 +17,7 @@ INSTALL := $(BIN)/pip install --quiet --disable-pip-version-check --constraint c
 THREADS := OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 TOKENIZERS_PARALLELISM=false
 BENCHMARKS := $(filter-out __init__ timing,$(basename $(notdir $(wildcard tests/benchmarks/*.py))))
 
-.PHONY: demo space test test-cpus mutants test-browser pictures lint types bench slow study-apes study-apeso study-attention study-long study-self-critical clean
+.PHONY: demo space test test-cpus mutants fuzz faults test-browser pictures lint types bench slow study-apes study-apeso study-attention study-long study-self-critical clean
 
 demo: $(VENV)/demo.installed
 	$(BIN)/summarily summarize --sample
@@ -41,6 +42,14 @@ test-cpus: $(VENV)/all.installed
 # Small faults, put into the modules that decide numbers; SEED=1 for another sample, SAMPLE=200 for more.
 mutants: $(VENV)/all.installed
 	$(THREADS) $(BIN)/python -m tests.mutants --seed $(or $(SEED),0) --sample $(or $(SAMPLE),96)
+
+# What others write: damaged files, odd texts, clicks. SEED=1 for other cases, SECONDS=600 for more of them.
+fuzz: $(VENV)/all.installed
+	$(THREADS) $(BIN)/python -m tests.fuzz --seed $(or $(SEED),0) --seconds $(or $(SECONDS),120)
+
+# What machines do: kill -9, a full disk, a cache that cannot be written, two processes at once (about ten minutes).
+faults: $(VENV)/all.installed
+	$(THREADS) $(BIN)/python -m tests.faults --seed $(or $(SEED),0)
 
 test-browser: $(VENV)/all.installed
 	@command -v chromium >/dev/null || command -v chromium-browser >/dev/null || command -v google-chrome >/dev/null || \
