@@ -586,7 +586,7 @@ class scorer:
         examples, _, _ = _examples(rows, 0, self.columns, "stop")
         order = _grouped_by_reference(examples)
         tallies = _score_rows(self._loaded, examples, dict.fromkeys(self._loaded), order, False)
-        keys = [Key(key) for tally in tallies.values() for key in tally.per_example]
+        keys: list[str] = [Key(key) for tally in tallies.values() for key in tally.per_example]
         found = {}
         for label, tally in tallies.items():
             places = np.argsort(tally.rows)

@@ -102,7 +102,7 @@ class _Entry:
 def _bytes_of(value: Any) -> int:
     """The bytes of the weights of a model, or of what holds one (as `model`, or as the first of a tuple)."""
     value = value[0] if isinstance(value, tuple) else value
-    model = value if hasattr(value, "get_memory_footprint") else getattr(value, "model", None)
+    model: Any = value if hasattr(value, "get_memory_footprint") else getattr(value, "model", None)
     return int(model.get_memory_footprint()) if hasattr(model, "get_memory_footprint") else SMALL
 
 
