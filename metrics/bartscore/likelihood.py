@@ -13,6 +13,7 @@ from summarily.metrics.encoding import Encoded, Encoder, encoder, load_pretraine
 from summarily.support import models
 from summarily.support.errors import InputError
 from summarily.support.processes import Lock
+from summarily.support.shipped import quiet_about_tying
 
 
 class Pair(NamedTuple):
@@ -58,7 +59,8 @@ class LikelihoodModel:
         from transformers import AutoModelForSeq2SeqLM
 
         options = {"dtype": getattr(torch, self.texts.dtype)}
-        model = load_pretrained(AutoModelForSeq2SeqLM, self.texts.resolved, **options)
+        with quiet_about_tying():
+            model = load_pretrained(AutoModelForSeq2SeqLM, self.texts.resolved, **options)
         return model.eval().requires_grad_(False).to(self.texts.device)
 
     def __call__(self, pairs: Sequence[Pair], encoded: dict[str, Encoded]) -> dict[Pair, Likelihood]:

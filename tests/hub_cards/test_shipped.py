@@ -10,10 +10,10 @@ import pytest
 import torch
 
 import summarily.modeling  # noqa: F401 - registers the classes
-from summarily.hub_cards import folder, shipped, summarizers
+from summarily.hub_cards import folder, shipped
 
 LIMIT = 12 * 2**20
-LIMITS = {"denoiser": 15 * 2**20, "news": 15 * 2**20}
+LIMITS = {"news": 15 * 2**20}
 
 
 @pytest.mark.parametrize("name", shipped())
@@ -109,36 +109,3 @@ def test_news_is_merged_in_float32_and_loads_with_stock_transformers(news):
 def test_news_counts_and_says_what_it_does_not_read(news):
     with pytest.warns(UserWarning, match=r"1 of 1 texts .* longer than the 512 tokens"):
         news("The council voted for a library. " * 100, max_length=3, num_beams=1)
-
-
-@pytest.fixture(scope="module")
-def denoiser():
-    from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
-
-    path = folder("denoiser")
-    return AutoModelForSeq2SeqLM.from_pretrained(path, dtype=torch.float32), AutoTokenizer.from_pretrained(
-        path
-    )
-
-
-def test_the_denoiser_is_a_plain_bart_in_half_precision_and_no_summarizer(denoiser):
-    from safetensors import safe_open
-
-    model, _ = denoiser
-    assert type(model).__name__ == "BartForConditionalGeneration"
-    assert sum(p.numel() for p in model.parameters()) == 6_322_560
-    with safe_open(Path(folder("denoiser")) / "model.safetensors", "pt") as file:
-        names = file.keys()
-        assert {file.get_slice(name).get_dtype() for name in names} == {"F16"}
-    assert "denoiser" in shipped() and "denoiser" not in summarizers()
-
-
-def test_the_denoiser_repeats_what_is_whole(denoiser):
-    model, tokenizer = denoiser
-    text = "police said on friday that two men were arrested in london."
-    inputs = tokenizer(text, return_tensors="pt")
-    written = tokenizer.decode(
-        model.generate(**inputs, num_beams=1, max_new_tokens=40)[0], skip_special_tokens=True
-    )
-    words = text.split()
-    assert sum(word in written.split() for word in words) >= 0.8 * len(words), written

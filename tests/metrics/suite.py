@@ -8,6 +8,7 @@ from typing import Any
 
 from summarily.metrics import Metric, load
 from summarily.support.sample import SYSTEMS, load_sample
+from tests.metrics import tiny
 from tests.metrics.apes.tiny_reader import attentive
 from tests.metrics.bleurt.tiny_bleurt import tiny_bleurt
 
@@ -18,7 +19,7 @@ EXACT = ("rouge", "wms", "sms", "s_wms", "apes")
 CASES: dict[str, dict[str, Any] | Callable[[], dict[str, Any]]] = {
     "rouge": {},
     "bertscore": {},
-    "bartscore": {},
+    "bartscore": lambda: {"model": tiny.checkpoint("bart")},
     "moverscore": {},
     "bleurt": lambda: {"model": tiny_bleurt()},
     "wms": {},

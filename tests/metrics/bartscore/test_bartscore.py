@@ -7,6 +7,7 @@ import torch
 import transformers
 
 from summarily.metrics import InputError, MissingRequirement, load
+from summarily.support import weights
 from tests.metrics import tiny
 from tests.metrics.bertscore.test_bertscore import (  # noqa: F401
     assert_equal,
@@ -279,13 +280,36 @@ def light(request):
     return metric
 
 
-def test_the_light_preset_is_the_shipped_denoiser_and_its_signature_says_so(light):
-    from summarily.hub_cards import folder
-    from summarily.support import weights
+def test_the_light_preset_is_the_pinned_t5_and_its_signature_says_so(light):
+    signature = str(light.signature())
+    assert light.model == "flan-t5-small" and "truncation:512" in signature
+    assert f"model:{weights.resolve('flan-t5-small').identity}|" in signature
+    chosen = {
+        "embedding": "side:encoder|layer:7|score:recall",
+        "likelihood": "direction:prediction->reference",
+    }
+    assert chosen[light.variant] in signature
 
-    assert light.model == folder("denoiser")
-    assert f"model:{weights.resolve(light.model).identity}|" in str(light.signature())
-    assert "model:denoiser@" in str(light.signature()) and "truncation:512" in str(light.signature())
+
+def test_a_model_of_your_own_gets_the_defaults_of_the_papers(bart):
+    own = str(load("bartscore", model=bart).signature())
+    assert "side:decoder|" in own and "score:f|" in own
+    likely = load("bartscore", model=bart, variant="likelihood")
+    assert "direction:f|" in str(likely.signature())
+
+
+@pytest.mark.parametrize("score", ["f", "precision", "recall"])
+def test_the_score_is_the_value_that_was_asked_for(bart, score):
+    metric = load("bartscore", model=bart, score=score)
+    values = metric.compute(["Snow fell in Oslo."], ["Oslo had snow on Monday."]).mean
+    precision, recall = values["bartscore_precision"], values["bartscore_recall"]
+    f = 2 * precision * recall / (precision + recall)
+    assert values["bartscore"] == pytest.approx({"f": f, "precision": precision, "recall": recall}[score])
+    assert len({f, precision, recall}) == 3
+
+
+def test_both_papers_are_cited():
+    assert "Gaskell" in load("bartscore").citation and "Yuan" in load("bartscore").citation
 
 
 def test_the_light_preset_prefers_what_says_the_same(light):
