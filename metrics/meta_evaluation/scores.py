@@ -74,8 +74,8 @@ class ScoreStore:
     def _readable(self) -> Iterator[None]:
         try:
             yield
-        except sqlite3.OperationalError:  # locked, read-only, full: nothing is wrong with what is in it
-            raise
+        except sqlite3.OperationalError as error:  # locked, read-only, full, or of another format
+            raise InputError(f"{self.path} cannot be used for scores: {error}.") from None
         except sqlite3.DatabaseError as error:
             raise InputError(f"{self.path} is not a file of scores: {error}.") from None
 

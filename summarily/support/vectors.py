@@ -285,7 +285,10 @@ def _open(path: Path) -> IO[bytes]:
         return gzip.open(path, "rb")  # type: ignore[return-value]
     if path.suffix == ".zip":
         archive = zipfile.ZipFile(path)
-        return archive.open(_member(archive, path))
+        try:
+            return archive.open(_member(archive, path))
+        except OSError as error:  # its list of contents points before the beginning
+            raise zipfile.BadZipFile(first_line(error)) from None
     return path.open("rb")
 
 

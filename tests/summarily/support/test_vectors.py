@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import io
 import json
 import os
 import time
@@ -129,6 +130,13 @@ def test_vectors_are_mapped_not_read(tmp_path):
     assert isinstance(base, np.memmap)
 
 
+def zipped():
+    stream = io.BytesIO()
+    with zipfile.ZipFile(stream, "w") as archive:
+        archive.writestr("v.txt", "snow 1 2 3\n")
+    return stream.getvalue()
+
+
 BROKEN = {
     "a short line": ("glove.txt", b"snow 1 2 3\nfell 1 2\n", r"line 2: expected a word and 3"),
     "no number": ("glove.txt", b"snow 1 2 3\nfell 1 2 x\n", r"line 2"),
@@ -152,6 +160,7 @@ BROKEN = {
     "no dimensions": ("glove.vec", b"1 0\nsnow\n", "begins with '1 0'"),
     "a word that does not end": ("google.bin", b"1 3\n" + b"x" * 20_000, "word 1 of 1 does not end"),
     "no zip": ("glove.zip", b"PK\x03\x04 not a zip", "is not a whole .zip file"),
+    "a zip that lost its first byte": ("glove.zip", zipped()[1:], "is not a whole .zip file"),
     "no gzip": ("glove.txt.gz", b"\x1f\x8b\x08 cut", "is not a whole .gz file"),
     "another format": ("mine.xyz", b"", "no file of word vectors"),
 }
