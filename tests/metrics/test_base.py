@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 import pytest
 
@@ -155,3 +157,10 @@ def test_states_take_more_examples():
     with pytest.raises(InputError, match="rows but sources has"):
         metric.reward(["1", "5"], ["r", "s"], sources=["x"])
     assert repr(metric) == "Told('told', preset='light')"
+
+
+def test_what_is_shared_cannot_be_changed():
+    """Examples and signatures are what metrics remember things by."""
+    for shared, name in ((Example("a", ("b",)), "source"), (Signature("m"), "fields")):
+        with pytest.raises(dataclasses.FrozenInstanceError):
+            setattr(shared, name, None)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from types import SimpleNamespace
 
@@ -191,3 +192,14 @@ def test_an_alignment_has_both_directions():
     ]
     assert [t["token"] for t in aligned["recall"]] == ["b", "c", "d"]
     assert aligned["recall"][0]["match"] == "b" and aligned["recall"][0]["weight"] == pytest.approx(1 / 3)
+
+
+def test_what_is_shared_cannot_be_changed():
+    """Bags and weights are those of a text, whoever reads it."""
+    for shared, name in (
+        (Bag.of(torch.eye(2), [1.0, 1.0]), "weights"),
+        (Idf(1, {}), "documents"),
+        (Matcher(Letters(), 1), "layer"),
+    ):
+        with pytest.raises(dataclasses.FrozenInstanceError):
+            setattr(shared, name, None)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import warnings
 from pathlib import Path
+from types import SimpleNamespace
 
 import bert_score
 import pytest
@@ -13,6 +14,7 @@ import transformers
 
 from summarily.metrics import InputError, MissingRequirement, load
 from summarily.metrics.bertscore.baseline import find_baseline, main, read_baseline
+from summarily.metrics.bertscore.scorer import LAYERS, default_layer
 from summarily.support import weights
 from tests.metrics import tiny
 
@@ -308,3 +310,34 @@ def test_scores_are_those_of_matching_by_hand():
     score = metric.compute(["Snow fell."], ["Rain fell in Oslo."])
     assert score.mean["bertscore_precision"] == pytest.approx(precision, abs=1e-5)
     assert score.mean["bertscore"] == pytest.approx(2 * precision * recall / (precision + recall), abs=1e-5)
+
+
+def test_layers_are_those_that_bert_score_has_tuned():
+    from bert_score.utils import model2layers
+
+    tuned = {name.rsplit("/", 1)[-1]: layer for name, layer in model2layers.items()}
+    assert {name: tuned[name] for name in LAYERS if name != "minilm"} | {"minilm": 5} == LAYERS
+    twelve = SimpleNamespace(num_layers=12)
+    for model, layer in (
+        ("facebook/bart-large-mnli", 11),
+        ("minilm", 5),
+        (Path("/weights/roberta-large"), 17),
+    ):
+        assert default_layer(model, twelve) == layer
+    assert [default_layer("any", SimpleNamespace(num_layers=n)) for n in (1, 2, 6, 12, 24)] == [
+        1,
+        2,
+        5,
+        10,
+        20,
+    ]
+
+
+def test_the_signature_has_every_option():
+    signature = str(load("bertscore", multi_reference="best", max_length=40, dtype="bfloat16").signature())
+    assert "|idf:no|rescale:no|refs:best|truncation:40|dtype:bfloat16|" in signature
+    plain = str(load("bertscore", idf=True).signature())
+    assert "|idf:references|" in plain and "dtype" not in plain and "prefix-space" not in plain
+    assert "|layer:3|" in str(load("bertscore", layer=3).signature())
+    counted = str(load("bertscore", idf="unsmoothed").compute(["a", "b"], ["a", "c"]).signature)
+    assert "|idf:unsmoothed@" in counted

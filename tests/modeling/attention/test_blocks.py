@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 
 import pytest
@@ -9,6 +10,7 @@ import torch
 import torch.nn.functional as F
 
 from summarily.modeling.attention.blocks import (
+    AttentionPlan,
     attention,
     eager_attention,
     plan_attention,
@@ -267,3 +269,10 @@ def test_sizes_by_default():
         assert getattr(attention_pattern("dilated", **{name: 0}), name) == 0
         with pytest.raises(ValueError, match=f"{name} is -1; it must be at least 0"):
             attention_pattern("dilated", **{name: -1})
+
+
+def test_what_is_shared_cannot_be_changed():
+    """One plan serves all layers."""
+    for shared, name in ((AttentionPlan(), "mask"), (attention_pattern("local"), "width")):
+        with pytest.raises(dataclasses.FrozenInstanceError):
+            setattr(shared, name, None)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 import torch
 from transformers import ReformerConfig
@@ -311,3 +313,13 @@ def test_half_precision_hides_what_float32_does():
     assert torch.isfinite(half).all()
     close = ((half.float() - output).abs() < 0.02) | ~real
     assert close.all(-1).float().mean() > 0.95, "but for tokens whose hash falls on another side"
+
+
+def test_what_is_shared_cannot_be_changed():
+    """One plan serves all layers."""
+    for shared, name in (
+        (ChunkPattern(4), "before"),
+        (plan_reformer(1, 9, 4, None, local=False, max_length=9), "factors"),
+    ):
+        with pytest.raises(dataclasses.FrozenInstanceError):
+            setattr(shared, name, None)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 import torch
 from hypothesis import given, settings
@@ -136,3 +138,10 @@ def test_bad_preset_is_named():
 def test_mechanisms_without_blocks_have_no_offsets():
     with pytest.raises(ValueError, match="dot_product has no blocks"):
         attention_pattern("dot_product").key_offsets()
+
+
+def test_what_is_shared_cannot_be_changed():
+    """One pattern serves all layers."""
+    for shared, name in ((attention_pattern("local"), "width"), (attention_pattern("dilated"), "gap")):
+        with pytest.raises(dataclasses.FrozenInstanceError):
+            setattr(shared, name, None)

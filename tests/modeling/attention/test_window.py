@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import importlib.util
 import sys
 
@@ -418,3 +419,10 @@ def test_the_weights_of_the_full_matrix_are_those_it_used():
 def test_a_bias_beyond_its_reach_is_that_of_its_end():
     bias = torch.tensor([[1.0, -1.0], [2.0, -2.0], [3.0, -3.0]])
     assert bias_at(bias, torch.tensor([-5, -1, 0, 1, 9])).tolist() == [[1, 1, 2, 3, 3], [-1, -1, -2, -3, -3]]
+
+
+def test_what_is_shared_cannot_be_changed():
+    """One plan serves all layers."""
+    for shared, name in ((WindowPlan(), "real"), (next(window_module._blocks(4, 1, 2)), "end")):
+        with pytest.raises(dataclasses.FrozenInstanceError):
+            setattr(shared, name, None)

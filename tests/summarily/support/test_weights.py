@@ -367,3 +367,10 @@ def test_a_path_may_begin_at_home(tmp_path, monkeypatch):
     resolved = weights.resolve("~/model")
     assert resolved.path == tmp_path / "model" and resolved.revision is None
     assert resolved.identity == f"model@{weights.content_hash(tmp_path / 'model')[:12]}"
+
+
+def test_what_is_shared_cannot_be_changed():
+    """What was pinned stays, and what was found is a key."""
+    for shared, name in ((weights.WEIGHTS["minilm"], "files"), (weights.Resolved("a", "a@1"), "revision")):
+        with pytest.raises(dataclasses.FrozenInstanceError):
+            setattr(shared, name, None)
