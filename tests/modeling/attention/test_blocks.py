@@ -18,7 +18,7 @@ from summarily.modeling.attention.blocks import (
     plan_dense,
     plan_keys,
 )
-from summarily.modeling.attention.masks import MECHANISMS, AttentionPattern, attention_pattern
+from summarily.modeling.attention.masks import MECHANISMS, attention_pattern
 
 BLOCKED = [mechanism for mechanism in MECHANISMS if attention_pattern(mechanism).blocked]
 SIZES = [
@@ -259,16 +259,6 @@ def test_a_cached_step_sees_no_padding():
         [[0, 0, 1, 1, 0], [0, 0, 1, 1, 1]],
         [[1, 1, 1, 1, 0], [0, 1, 1, 1, 1]],
     ]
-
-
-def test_sizes_by_default():
-    for pattern in (AttentionPattern("dilated", False), attention_pattern("dilated")):
-        assert (pattern.block_length, pattern.width, pattern.gap) == (128, 128, 2)
-        assert (pattern.memory_blocks, pattern.memory_length) == (2, 128)
-    for name in ("gap", "memory_blocks"):
-        assert getattr(attention_pattern("dilated", **{name: 0}), name) == 0
-        with pytest.raises(ValueError, match=f"{name} is -1; it must be at least 0"):
-            attention_pattern("dilated", **{name: -1})
 
 
 def test_what_is_shared_cannot_be_changed():

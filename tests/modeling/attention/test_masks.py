@@ -145,3 +145,13 @@ def test_what_is_shared_cannot_be_changed():
     for shared, name in ((attention_pattern("local"), "width"), (attention_pattern("dilated"), "gap")):
         with pytest.raises(dataclasses.FrozenInstanceError):
             setattr(shared, name, None)
+
+
+def test_sizes_by_default():
+    for pattern in (AttentionPattern("dilated", False), attention_pattern("dilated")):
+        assert (pattern.block_length, pattern.width, pattern.gap) == (128, 128, 2)
+        assert (pattern.memory_blocks, pattern.memory_length) == (2, 128)
+    for name in ("gap", "memory_blocks"):
+        assert getattr(attention_pattern("dilated", **{name: 0}), name) == 0
+        with pytest.raises(ValueError, match=f"{name} is -1; it must be at least 0"):
+            attention_pattern("dilated", **{name: -1})
