@@ -66,7 +66,7 @@ MODULES = {
     "metrics.vert.scorer": ("vert",),
     "modeling.attention.blocks": ("attention/test_blocks.py",),
     "modeling.attention.lsh": ("attention/test_lsh.py",),
-    "modeling.attention.masks": ("attention/test_masks.py",),
+    "modeling.attention.masks": ("attention/test_masks.py", "attention/test_blocks.py"),
     "modeling.attention.relative": ("attention/test_relative.py",),
     "modeling.attention.window": ("attention/test_window.py",),
     "modeling.generation.shared_cross_attention": ("generation/test_shared_cross_attention.py",),
