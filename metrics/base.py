@@ -10,9 +10,10 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, NamedTuple
 
+from summarily.metrics.explanations import Explanation
 from summarily.support.errors import InputError
 from summarily.support.inputs import checked_text, rows_of
 from summarily.support.keys import Key
@@ -79,6 +80,31 @@ def make_examples(predictions: Any, references: Any, sources: Any = None) -> lis
             zip(prediction_rows, reference_rows, source_rows, strict=True)
         )
     ]
+
+
+def distinct_texts(examples: Sequence[Example]) -> list[str]:
+    """Every prediction and reference once, in the order of appearance."""
+    return list(dict.fromkeys(text for e in examples for text in (e.prediction, *e.references)))
+
+
+def distinct_pairs(examples: Sequence[Example]) -> list[tuple[str, str]]:
+    """Every prediction with each of its references, once."""
+    return list(dict.fromkeys((e.prediction, reference) for e in examples for reference in e.references))
+
+
+def count_empty(
+    examples: Sequence[Example], is_empty: Callable[[str], bool] = lambda text: not text.strip()
+) -> dict[str, int]:
+    """How many predictions and references are empty: by default, have nothing but white space.
+
+    Example:
+        >>> count_empty(make_examples([" "], [["a cat", "the cat"]]))
+        {'empty_predictions': 1, 'empty_references': 0}
+    """
+    return {
+        "empty_predictions": sum(is_empty(e.prediction) for e in examples),
+        "empty_references": sum(is_empty(text) for e in examples for text in e.references),
+    }
 
 
 # --- results ----------------------------------------------------------------------------------------------
@@ -154,7 +180,7 @@ class Score:
     interval: dict[str, Interval] | None = None
     averaged: tuple[str, ...] = ()
     """Keys that `weights` do not concern: their mean is over the examples."""
-    explainer: Callable[[int], dict[str, Any]] | None = field(default=None, repr=False, compare=False)
+    explainer: Callable[[int], Explanation] | None = field(default=None, repr=False, compare=False)
 
     @property
     def main(self) -> Key:
@@ -174,7 +200,7 @@ class Score:
     def __float__(self) -> float:
         return self.mean[self.main]
 
-    def explain(self, row: int) -> dict[str, Any]:
+    def explain(self, row: int) -> Explanation:
         """Why example `row` got its score: what was matched with what."""
         if self.explainer is None:
             raise InputError(
@@ -208,7 +234,7 @@ class Score:
         explainers = self.explainer, other.explainer
         split = len(self)
 
-        def explain(row: int) -> dict[str, Any]:
+        def explain(row: int) -> Explanation:
             mine, theirs = explainers
             assert mine is not None and theirs is not None
             return mine(row) if row < split else theirs(row - split)
@@ -266,7 +292,9 @@ class Metric(ABC):
 
     To write one, subclass this, set `name`, `keys` and `summary`, and implement `score_examples` and
     `signature_fields`. Optional hooks: `statistics` for what is counted over the whole corpus (idf),
-    `requests` to share encoder passes with other metrics, `explain`.
+    `requests` to share encoder passes with other metrics, `explain_example`.
+
+    An empty text, one of which nothing is left to compare, scores `empty_score` against anything, and is counted.
     """
 
     name: ClassVar[str]
@@ -279,6 +307,10 @@ class Metric(ABC):
     """Of a metric that gives weights (see `Values`), the keys they do not concern."""
 
     preset: str = "light"
+    empty_score: float | None = 0.0
+    """The main score of an empty text. None names the exception: a model that scores any text scores this one too."""
+    max_references: int | None = None
+    """How many references are read, the first ones; None for all."""
 
     def check(self) -> None:  # noqa: B027 (a hook with a default, not a forgotten abstract method)
         """Raise `MissingRequirement` if a package or weight is not here, without loading it."""
@@ -307,10 +339,25 @@ class Metric(ABC):
         """The encoder passes that `score_examples` will want, so that metrics can share them."""
         return []
 
+    def cut_references(self, examples: Sequence[Example]) -> Sequence[Example]:
+        """The examples with the references that are read of them; what the other hooks get."""
+        if self.max_references is None:
+            return examples
+        return [replace(e, references=e.references[: self.max_references]) for e in examples]
+
     def explain(
-        self, prediction: str, references: Any, source: str | None = None, statistics: Any = None
-    ) -> dict[str, Any]:
-        """Why this prediction scores what it scores."""
+        self, prediction: Any, references: Any, source: Any = None, statistics: Any = None
+    ) -> Explanation:
+        """Why this prediction scores what it scores.
+
+        Args:
+            statistics: of the corpus that it was scored in (see `statistics`), where the metric has any.
+        """
+        examples = make_examples([prediction], [references], None if source is None else [source])
+        return self.explain_example(self.cut_references(examples)[0], statistics)
+
+    def explain_example(self, example: Example, statistics: Any) -> Explanation:
+        """What `explain` returns for inputs that were checked."""
         raise InputError(f"{self.name} has no explanation.")
 
     def signature(self, statistics: Any = None) -> Signature:

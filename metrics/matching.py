@@ -10,14 +10,18 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from operator import attrgetter
+from typing import NamedTuple
 
 import torch
 from torch.nn.functional import normalize
 from torch.nn.utils.rnn import pad_sequence
 
-from summarily.metrics.base import Example
+from summarily.metrics.base import Example, Values, count_empty, distinct_texts
 from summarily.metrics.encoding import Encoded, Encoder, Request
+from summarily.metrics.explanations import Aligned, Alignment, Matches
+from summarily.metrics.options import one_of
+from summarily.metrics.references import combined
 from summarily.support.errors import InputError
 
 _CELLS = 2**21
@@ -115,13 +119,13 @@ def harmonic_mean(precision: float, recall: float) -> float:
 
 def alignment(
     bag: Bag, other: Bag, tokens: Sequence[str], other_tokens: Sequence[str], floor: float = -1.0
-) -> list[dict[str, Any]]:
+) -> list[Aligned]:
     """For each token that weighs something: its best match, their similarity, and its share of the score."""
     with torch.inference_mode():
         similarity, place = (bag.vectors @ other.vectors.T).clamp(floor, 1.0).max(dim=1)
     shares = (bag.weights / bag.weights.sum().clamp_min(torch.finfo(torch.float32).tiny)).tolist()
     return [
-        {"token": token, "match": other_tokens[j], "similarity": value, "weight": share}
+        Aligned(token, other_tokens[j], value, share)
         for token, j, value, share in zip(tokens, place.tolist(), similarity.tolist(), shares, strict=True)
         if share
     ]
@@ -173,31 +177,6 @@ class Idf:
         return hashlib.sha256(text.encode()).hexdigest()[:12]
 
 
-# --- several references -----------------------------------------------------------------------------------
-
-MULTI_REFERENCE = ("max", "best", "mean")
-
-
-def over_references(matches: Sequence[Match], rule: str) -> Match:
-    """One match out of one per reference.
-
-    "max" takes the maximum of each value, as bert_score does; "best" the values of the reference with the
-    highest F; "mean" the mean of each.
-
-    Example:
-        >>> over_references([Match(0.9, 0.1, 0.18), Match(0.5, 0.5, 0.5)], "max")
-        Match(precision=0.9, recall=0.5, f=0.5)
-    """
-    if rule == "best":
-        return max(matches, key=lambda match: match.f)
-    columns = zip(*matches, strict=True)
-    if rule == "max":
-        return Match(*(max(column) for column in columns))
-    if rule == "mean":
-        return Match(*(math.fsum(column) / len(column) for column in columns))
-    raise InputError(f"multi_reference={rule!r}; expected one of {', '.join(MULTI_REFERENCE)}.")
-
-
 # --- a metric's worth of matching -------------------------------------------------------------------------
 
 IDF = (False, "references", "unsmoothed")
@@ -210,6 +189,15 @@ class Matched:
     matches: list[Match]
     counts: dict[str, int]
     tokens: int
+
+    def values(self, name: str, main: str = "f") -> Values:
+        """As a metric of this name returns them: the main score, "f", "precision" or "recall", then the last two."""
+        columns = {
+            name: [getattr(match, main) for match in self.matches],
+            f"{name}_precision": [match.precision for match in self.matches],
+            f"{name}_recall": [match.recall for match in self.matches],
+        }
+        return Values(columns, self.counts, self.tokens)
 
 
 @dataclass(frozen=True)
@@ -225,7 +213,7 @@ class Matcher:
     less. Keeping that for every pair keeps its numbers without depending on the batch."""
 
     def requests(self, examples: Sequence[Example]) -> list[Request]:
-        return [Request(self.encoder, _texts(examples), [self.layer])]
+        return [Request(self.encoder, distinct_texts(examples), [self.layer])]
 
     def statistics(self, examples: Sequence[Example]) -> Idf | None:
         """Idf over the references, each counted as often as it is given."""
@@ -238,7 +226,7 @@ class Matcher:
 
     def score(self, examples: Sequence[Example], statistics: Idf | None) -> Matched:
         self._check(statistics)
-        texts = _texts(examples)
+        texts = distinct_texts(examples)
         encoded = dict(zip(texts, self.encoder.encode(texts, [self.layer]), strict=True))
         bags = {text: self._bag(value, statistics) for text, value in encoded.items()}
         pairs = [(example.prediction, reference) for example in examples for reference in example.references]
@@ -250,19 +238,37 @@ class Matcher:
                 NO_MATCH if encoded[example.prediction].is_empty or encoded[reference].is_empty else match
                 for reference, match in zip(example.references, found, strict=False)
             ]
-            matches.append(over_references(of_example, self.multi_reference))
+            matches.append(Match(*combined(of_example, self.multi_reference, attrgetter("f"))))
         return Matched(matches, count_texts(examples, encoded), sum(map(len, encoded.values())))
 
-    def align(self, prediction: str, reference: str, statistics: Idf | None) -> dict[str, Any]:
-        """Both directions of the matching of one pair, token by token."""
+    def explain(
+        self, metric: str, values: Mapping[str, Sequence[float]], example: Example, statistics: Idf | None
+    ) -> Matches:
+        """The scores of an example, and both directions of the matching with each reference."""
+        return Matches(
+            metric,
+            {key: column[0] for key, column in values.items()},
+            example.prediction,
+            example.references,
+            [
+                self._align(number, example.prediction, reference, statistics)
+                for number, reference in enumerate(example.references)
+            ],
+        )
+
+    def _align(self, number: int, prediction: str, reference: str, statistics: Idf | None) -> Alignment:
         self._check(statistics)
         p, r = self.encoder.encode([prediction, reference], [self.layer])
         p_bag, r_bag = self._bag(p, statistics), self._bag(r, statistics)
-        return {
-            "reference": reference,
-            "precision": alignment(p_bag, r_bag, p.tokens, r.tokens, self.floor),
-            "recall": alignment(r_bag, p_bag, r.tokens, p.tokens, self.floor),
-        }
+        return Alignment(
+            number,
+            alignment(p_bag, r_bag, p.tokens, r.tokens, self.floor),
+            alignment(r_bag, p_bag, r.tokens, p.tokens, self.floor),
+        )
+
+    def idf_name(self, statistics: Idf | None) -> str:
+        """For the signature."""
+        return f"{self.idf}@{statistics.digest}" if statistics else str(self.idf or "no")
 
     def _check(self, statistics: Idf | None) -> None:
         if self.idf and statistics is None:
@@ -281,26 +287,13 @@ class Matcher:
         return Bag.of(encoded.states[self.layer], weights)
 
 
-def _texts(examples: Sequence[Example]) -> list[str]:
-    return list(
-        dict.fromkeys(text for example in examples for text in (example.prediction, *example.references))
-    )
-
-
 def count_texts(examples: Sequence[Example], encoded: Mapping[str, Encoded]) -> dict[str, int]:
     """How many of the examples' texts were empty or too long."""
-    predictions = [encoded[example.prediction] for example in examples]
-    references = [encoded[reference] for example in examples for reference in example.references]
-    return {
-        "truncated": sum(text.truncated for text in predictions + references),
-        "empty_predictions": sum(text.is_empty for text in predictions),
-        "empty_references": sum(text.is_empty for text in references),
-    }
+    texts = (text for example in examples for text in (example.prediction, *example.references))
+    truncated = sum(encoded[text].truncated for text in texts)
+    return {"truncated": truncated, **count_empty(examples, lambda text: encoded[text].is_empty)}
 
 
 def checked_idf(idf: str | bool) -> str | bool:
     """The `idf` option: False, "references" (also True) or "unsmoothed"."""
-    idf = "references" if idf is True else idf
-    if idf not in IDF:
-        raise InputError(f"idf={idf!r}; expected False, 'references' or 'unsmoothed'.")
-    return idf
+    return one_of("idf", "references" if idf is True else idf, IDF)

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from summarily.metrics import load_all
 from summarily.metrics.base import Example, Metric, Score, Values, add_counts, make_examples
 from summarily.metrics.cost import Meter
+from summarily.metrics.explanations import Explanation
 from summarily.metrics.resampling import PairedTest, holm, paired_test
 from summarily.support.errors import InputError
 from summarily.support.files import write_atomically
@@ -217,7 +218,9 @@ def score_examples(
         metrics = {metric.name: metric for metric in metrics}
     if not examples:
         raise InputError("there are no examples to score.")
-    statistics = {label: metric.statistics(examples) for label, metric in metrics.items()}
+    statistics = {
+        label: metric.statistics(metric.cut_references(examples)) for label, metric in metrics.items()
+    }
     rank, world = rank_and_world() if distributed else (0, 1)
     order = _grouped_by_reference(examples)
     mine = order[len(order) * rank // world : len(order) * (rank + 1) // world]
@@ -272,7 +275,7 @@ def _score_rows(
             _encode_for_all(metrics, batch, tallies)
             for label, metric in metrics.items():
                 with Meter() as meter:
-                    values = metric.score_examples(batch, statistics[label])
+                    values = metric.score_examples(metric.cut_references(batch), statistics[label])
                 tallies[label].add(chunk, values, meter)
             bar.update(len(chunk))
     return tallies
@@ -284,7 +287,7 @@ def _encode_for_all(
     """Merge the encoder passes that the metrics ask for and run each once."""
     wanted: dict[Any, tuple[dict[str, None], set[int], list[str]]] = {}
     for label, metric in metrics.items():
-        for request in metric.requests(batch):
+        for request in metric.requests(metric.cut_references(batch)):
             texts, layers, users = wanted.setdefault(request.encoder, ({}, set(), []))
             texts.update(dict.fromkeys(request.texts))
             layers.update(request.layers)
@@ -301,7 +304,7 @@ def _to_score(
 ) -> Score:
     order = sorted(range(len(tally.rows)), key=tally.rows.__getitem__)
 
-    def explain(row: int) -> dict[str, Any]:
+    def explain(row: int) -> Explanation:
         example = examples[row]
         return metric.explain(example.prediction, example.references, example.source, statistics)
 

@@ -1,16 +1,30 @@
 """What `Score.explain` returns, as a picture: aligned words, transport arrows, questions, matched n-grams.
 
-The kind of picture follows from what the explanation holds, not from the name of the metric, so a new metric that
-explains itself in one of these forms is drawn without a line here, and any other is listed.
+The picture follows from the kind of explanation, not from the name of the metric, so a new metric that explains itself
+in one of these forms is drawn without a line here, and any other is listed.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from functools import singledispatch
 from html import escape
 from typing import Any
 
+from summarily.metrics.explanations import (
+    Explanation,
+    Matches,
+    Move,
+    Moves,
+    Questions,
+    Shared,
+    SharedGram,
+    SharedToken,
+    Spans,
+    Token,
+    Words,
+)
 from summarily.spaces.markup import (
     Arrow,
     arrows,
@@ -26,7 +40,8 @@ MOST_ARROWS = 90
 MOST_ROWS = 200
 
 
-def explanation_html(explanation: Mapping[str, Any]) -> str:
+@singledispatch
+def explanation_html(explanation: Explanation) -> str:
     """A drawing of any metric's explanation.
 
     Example:
@@ -34,90 +49,113 @@ def explanation_html(explanation: Mapping[str, Any]) -> str:
         >>> "<mark>cat</mark>" in explanation_html(load("rouge").explain("a cat", ["the cat"]))
         True
     """
-    for key, draw in _KINDS.items():
-        if explanation.get(key):
-            return draw(explanation)
-    return _listed(explanation)
+    return _listed(explanation.to_dict())
+
+
+def _of(number: int, references: Sequence[str], before: str = "") -> str:
+    """Which reference is meant, if there are several."""
+    return f"{before}reference {number + 1} of {len(references)}" if len(references) > 1 else ""
 
 
 # --- matched n-grams --------------------------------------------------------------------------------------
 
 
-def _matches(explanation: Mapping[str, Any]) -> str:
-    return "".join(_matches_of(name, found, explanation) for name, found in explanation["types"].items())
+@explanation_html.register
+def _spans(explanation: Spans) -> str:
+    return "".join(_shared(name, found, explanation) for name, found in explanation.types.items())
 
 
-def _matches_of(name: str, found: Mapping[str, Any], explanation: Mapping[str, Any]) -> str:
-    prediction = explanation["prediction"]
-    texts = explanation["references"]
-    chosen = found["reference"]
-    shown = range(len(texts)) if chosen is None else [chosen]
-    matches = found["matches"]
+def _shared(name: str, found: Shared, explanation: Spans) -> str:
+    texts = explanation.references
+    shown = range(len(texts)) if found.reference is None else [found.reference]
+    matches = found.matches
+    tokens = explanation.prediction_tokens
     parts = [
-        f"<h4>{escape(name)}: F {number(found['f'])}, precision {number(found['precision'])}, "
-        f"recall {number(found['recall'])}</h4>",
+        f"<h4>{escape(name)}: F {number(found.f)}, precision {number(found.precision)}, "
+        f"recall {number(found.recall)}</h4>",
         '<div class="grid-of-two">',
         _marked_text(
-            "Summary", prediction, [span for match in matches for span in _spans(match, prediction)]
+            "Summary",
+            explanation.prediction,
+            [span for match in matches for span in _in_prediction(match, tokens)],
         ),
     ]
     for row in shown:
-        of_row = [match for match in matches if match["reference"] == row]
-        spans = [span for match in of_row for span in _spans(match, texts[row], "reference")]
-        label = "Reference" if len(texts) == 1 else f"Reference {row + 1} of {len(texts)}"
+        tokens = explanation.reference_tokens[row]
+        of_row = [match for match in matches if match.reference == row]
+        spans = [span for match in of_row for span in _in_reference(match, tokens)]
+        label = _of(row, texts).capitalize() or "Reference"
         parts.append(_marked_text(label, texts[row], spans))
     parts.append("</div>")
-    grams = [f"{' '.join(match['gram'])} ({match['count']})" for match in matches if "gram" in match]
+    grams = [f"{' '.join(match.gram)} ({match.count})" for match in matches if isinstance(match, SharedGram)]
     if grams:
         parts.append(note(f"{len(grams)} shared: {', '.join(grams[:MOST_ROWS])}"))
     return "".join(parts)
 
 
-def _spans(
-    match: Mapping[str, Any], text: Mapping[str, Any], side: str = "prediction"
-) -> list[tuple[int, int]]:
-    """The characters of one match in one of the texts; words of a subsequence that do not count are left out."""
-    if "gram" in match:
-        tokens = text["tokens"]
-        return [(tokens[i]["start"], tokens[i]["end"]) for place in match[f"{side}_positions"] for i in place]
-    if not match["counted"]:
-        return []
-    spans = [match["reference_span"]] if side == "reference" else match["prediction_spans"]
-    return [(start, end) for start, end in spans]
+def _in_prediction(match: SharedGram | SharedToken, tokens: Sequence[Token]) -> list[tuple[int, int]]:
+    """The characters of a match; words of a subsequence that do not count are left out."""
+    if isinstance(match, SharedGram):
+        return _places(match.prediction_positions, tokens)
+    return match.prediction_spans if match.counted else []
 
 
-def _marked_text(label: str, text: Mapping[str, Any], spans: Sequence[tuple[int, int]]) -> str:
-    return f'<div><b>{escape(label)}</b><div class="text">{marked(text["text"], spans)}</div></div>'
+def _in_reference(match: SharedGram | SharedToken, tokens: Sequence[Token]) -> list[tuple[int, int]]:
+    if isinstance(match, SharedGram):
+        return _places(match.reference_positions, tokens)
+    return [match.reference_span] if match.counted else []
 
 
-# --- aligned words ----------------------------------------------------------------------------------------
+def _places(occurrences: Sequence[Sequence[int]], tokens: Sequence[Token]) -> list[tuple[int, int]]:
+    return [(tokens[i].start, tokens[i].end) for positions in occurrences for i in positions]
 
 
-def _alignments(explanation: Mapping[str, Any]) -> str:
-    found = explanation["alignments"]
+def _marked_text(label: str, text: str, spans: Sequence[tuple[int, int]]) -> str:
+    return f'<div><b>{escape(label)}</b><div class="text">{marked(text, spans)}</div></div>'
+
+
+# --- words with a note each -------------------------------------------------------------------------------
+
+
+@explanation_html.register
+def _matches(explanation: Matches) -> str:
     parts = [
         note("Under each word stands the one it was matched with; the darker, the more similar the two are.")
     ]
-    for i, alignment in enumerate(found):
-        of = "" if len(found) == 1 else f" {i + 1} of {len(found)}"
-        for side, title in (
-            ("precision", f"Each word of the summary, matched with reference{of}"),
-            ("recall", f"Each word of reference{of}, matched with the summary"),
+    for alignment in explanation.alignments:
+        reference = _of(alignment.reference, explanation.references) or "reference"
+        for title, side in (
+            (f"Each word of the summary, matched with {reference}", alignment.precision),
+            (f"Each word of {reference}, matched with the summary", alignment.recall),
         ):
-            words = [(word["token"], word["match"], word["similarity"]) for word in alignment.get(side, [])]
+            words = [(word.token, word.match, word.similarity) for word in side]
             if words:
                 parts.append(f"<h4>{escape(title)}</h4>{words_with_notes(words, title)}")
     return "".join(parts)
 
 
-def _likelihoods(explanation: Mapping[str, Any]) -> str:
-    parts = [note("Under each token stands its log-probability; the darker, the more likely.")]
-    for found in explanation["likelihoods"]:
-        title = f"Tokens of “{shorten(found['target'], 60)}”, given “{shorten(found['given'], 60)}”"
+@explanation_html.register
+def _words(explanation: Words) -> str:
+    if explanation.measures == "log_probability":
+        return _likelihoods(explanation)
+    parts = [
+        note("Under each word stands what it adds to the score; the darker, the more. Words may also harm.")
+    ]
+    for row, text in enumerate(explanation.texts):
+        most = max((word.value for word in text.words), default=0.0)
         words = [
-            (word["token"], number(word["log_probability"], 2), math.exp(word["log_probability"]))
-            for word in found["tokens"]
+            (word.word, f"{word.value:+.3f}", word.value / most if most > 0 else 0.0) for word in text.words
         ]
+        title = "Words of the summary" + _of(row, explanation.references, ", ")
+        parts.append(f"<h4>{title}</h4>{words_with_notes(words, title)}")
+    return "".join(parts)
+
+
+def _likelihoods(explanation: Words) -> str:
+    parts = [note("Under each token stands its log-probability; the darker, the more likely.")]
+    for text in explanation.texts:
+        title = f"Tokens of “{shorten(text.text, 60)}”, given “{shorten(text.given, 60)}”"
+        words = [(word.word, number(word.value, 2), math.exp(word.value)) for word in text.words]
         parts.append(f"<h4>{escape(title)}</h4>{words_with_notes(words, title)}")
     return "".join(parts)
 
@@ -125,55 +163,18 @@ def _likelihoods(explanation: Mapping[str, Any]) -> str:
 # --- transport --------------------------------------------------------------------------------------------
 
 
-def _plans(explanation: Mapping[str, Any]) -> str:
-    plans = explanation["plans"]
+@explanation_html.register
+def _moves(explanation: Moves) -> str:
     return "".join(
-        _plan(plan["moves"], "" if len(plans) == 1 else f"reference {i + 1} of {len(plans)}")
-        for i, plan in enumerate(plans)
+        _plan(plan.flows, _of(plan.reference, explanation.references)) for plan in explanation.plans
     )
 
 
-def _references(explanation: Mapping[str, Any]) -> str:
-    against = explanation["references"]
-    if all(isinstance(part, Mapping) and "words" in part for part in against):
-        return _words(against)
-    if not all(isinstance(part, Mapping) and "flows" in part for part in against):
-        return _listed(explanation)
-    return "".join(
-        _plan(part["flows"], "" if len(against) == 1 else f"reference {i + 1} of {len(against)}")
-        for i, part in enumerate(against)
-    )
-
-
-def _words(against: Sequence[Mapping[str, Any]]) -> str:
-    """What each word of the summary adds, against each reference."""
-    parts = [
-        note("Under each word stands what it adds to the score; the darker, the more. Words may also harm.")
-    ]
-    for i, part in enumerate(against):
-        most = max((word["adds"] for word in part["words"]), default=0.0)
-        words = [
-            (word["word"], f"{word['adds']:+.3f}", word["adds"] / most if most > 0 else 0.0)
-            for word in part["words"]
-        ]
-        title = "Words of the summary" + (
-            f", reference {i + 1} of {len(against)}" if len(against) > 1 else ""
-        )
-        parts.append(f"<h4>{title}</h4>{words_with_notes(words, title)}")
-    return "".join(parts)
-
-
-def _flows(explanation: Mapping[str, Any]) -> str:
-    return _plan(
-        explanation["flows"], f"reference {explanation.get('reference', 0) + 1}, the one that counts"
-    )
-
-
-def _plan(moves: Sequence[Mapping[str, Any]], where: str) -> str:
+def _plan(moves: Sequence[Move], where: str) -> str:
     title = "From the summary (left) to the reference (right)" + (f": {where}" if where else "")
     if not moves:
         return note(f"{title}: nothing could be moved.")
-    flows = [Arrow(move["from"], move["to"], move["mass"], move["distance"]) for move in moves]
+    flows = [Arrow(move.start, move.end, move.mass, move.distance) for move in moves]
     flows.sort(key=lambda flow: -flow.mass * flow.distance)
     shown = flows[:MOST_ARROWS]
     about = "Thick lines carry more, red lines go farther."
@@ -217,11 +218,13 @@ def _numbered(flows: Sequence[Arrow]) -> str:
 # --- questions, and anything else -------------------------------------------------------------------------
 
 
-def _questions(explanation: Mapping[str, Any]) -> str:
-    questions = explanation["questions"]
-    parts = [_listed({key: value for key, value in explanation.items() if _is_plain(value)})]
-    parts.append(_records("Questions, and how they were answered from the summary", questions))
-    return "".join(parts)
+@explanation_html.register
+def _questions(explanation: Questions) -> str:
+    """What the metric says of the summary as a whole, then question by question."""
+    found = explanation.to_dict()
+    about = {key: found[key] for key in (*explanation.values, "passage")}
+    title = "Questions, and how they were answered from the summary"
+    return _listed(about) + (_records(title, found["questions"]) if found["questions"] else "")
 
 
 def _records(title: str, records: Sequence[Mapping[str, Any]]) -> str:
@@ -274,14 +277,3 @@ def _listed(explanation: Mapping[str, Any]) -> str:
         elif not _is_plain(value) and value is not None:
             parts.append(note(f"{key.replace('_', ' ')}: {value}"))
     return "".join(parts) or note("There is nothing to show.")
-
-
-_KINDS: dict[str, Callable[[Mapping[str, Any]], str]] = {
-    "types": _matches,
-    "alignments": _alignments,
-    "likelihoods": _likelihoods,
-    "plans": _plans,
-    "flows": _flows,
-    "questions": _questions,
-    "references": _references,
-}

@@ -6,6 +6,8 @@ import ast
 from collections.abc import Iterator
 from pathlib import Path
 
+from summarily.metrics import METRICS
+
 ROOT = Path(__file__).parent.parent
 FOLDERS = ("summarily", "modeling", "metrics", "hub_cards", "spaces")
 
@@ -80,6 +82,24 @@ def test_no_import_points_upwards():
 
 def test_nobody_imports_an_entry_point():
     assert not [edge for edge in edges() if is_entry_point(edge[1])]
+
+
+def metric_folder(module: str) -> str | None:
+    """The folder of the metric that a module is part of."""
+    parts = module.split(".")
+    return parts[2] if parts[1:2] == ["metrics"] and len(parts) > 2 and parts[2] in METRICS else None
+
+
+def test_no_metric_imports_another():
+    """What two metrics share lies beside their folders, not in one of them."""
+    siblings = {
+        (module, target)
+        for module, target in edges()
+        if metric_folder(module) and metric_folder(target) and metric_folder(module) != metric_folder(target)
+    }
+    told = "\n".join(f"{module} imports {target}, of another metric" for module, target in sorted(siblings))
+    assert not siblings, told
+    assert {metric_folder(module) for module in modules()} >= set(METRICS)
 
 
 def test_the_walk_sees_lazy_relative_and_quoted_names(tmp_path):

@@ -19,6 +19,7 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
+from summarily.metrics.options import EncoderOptions
 from summarily.support import models, weights
 from summarily.support.cloze.marks import (
     ENTITY,
@@ -280,9 +281,9 @@ class ZeroShotReader:
         revision: str | None = None,
         device: str | None = None,
     ):
-        from summarily.metrics.vert.scorer import MeanPooling
+        from summarily.metrics.encoding.pooling import MeanPooling
 
-        self.encoder = MeanPooling(model or "minilm", revision, device)
+        self.encoder = MeanPooling(EncoderOptions(model or "minilm", revision, device))
 
     def signature_fields(self) -> dict[str, Any]:
         return {"reader": "zero-shot", **self.encoder.signature_fields()}

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from summarily.metrics.base import Example, Metric, Score, State, Values, make_examples
-from summarily.metrics.movers import one_of
+from summarily.metrics.base import Example, Metric, Score, State, Values, count_empty
+from summarily.metrics.explanations import Asked, Questions
+from summarily.metrics.options import PRESETS, one_of
 from summarily.support.cloze import recognition
 from summarily.support.cloze.entities import replace_spans, without_ids
 from summarily.support.cloze.marks import PLACEHOLDER, candidates
@@ -108,8 +109,7 @@ class Apes(Metric):
     ):
         from summarily.metrics.apes.readers import check_options
 
-        one_of("preset", preset, ("light", "paper"))
-        self.preset = preset
+        self.preset = one_of("preset", preset, PRESETS)
         self.reader = reader or (LIGHT_READER if preset == "light" else "attentive")
         self.model, self.revision, self.device = model, revision, device
         self.ner = ner
@@ -156,11 +156,6 @@ class Apes(Metric):
 
     def score_examples(self, examples: Sequence[Example], statistics: Any) -> Values:
         reads = self.read(examples)
-        per_example = {
-            "apes": [read.percentage for read in reads],
-            "apes_entities": [float(read.mentions) for read in reads],
-            "apes_salient_entities": [float(read.salient) for read in reads],
-        }
         counts = {
             "questions": sum(len(read.cloze.questions) for read in reads),
             "correct": sum(read.correct for read in reads),
@@ -168,12 +163,11 @@ class Apes(Metric):
             "salient_entities": sum(read.salient for read in reads),
             "references_without_entities": sum(not read.cloze.questions for read in reads),
             "predictions_without_entities": sum(not read.mentions for read in reads),
-            "empty_predictions": sum(not example.prediction.strip() for example in examples),
-            "empty_references": sum(not text.strip() for e in examples for text in e.references),
+            **count_empty(examples),
         }
         texts = (text for read in reads for text in (read.passage, *read.questions))
         return Values(
-            per_example,
+            _columns(reads),
             counts,
             tokens=sum(len(text.split()) for text in texts),
             weights=[float(len(read.cloze.questions)) for read in reads],
@@ -200,37 +194,28 @@ class Apes(Metric):
             read.answers = given
         return reads
 
-    def explain(
-        self, prediction: str, references: Any, source: str | None = None, statistics: Any = None
-    ) -> dict[str, Any]:
-        """Each question with the right answer, the reader's and its probability.
-
-        Returns:
-            "apes", "entities" and "salient_entities" of the prediction, the prediction as the reader saw it
-            ("passage"), the "names" of its entities, and "questions".
-        """
-        sources = None if source is None else [source]
-        read = self.read(make_examples([prediction], [references], sources))[0]
-        return {
-            "metric": self.name,
-            "apes": read.percentage,
-            "entities": read.mentions,
-            "salient_entities": read.salient,
-            "passage": read.passage,
-            "names": {id: read.names[id] for id in candidates(read.passage)},
-            "questions": [
-                {
-                    "question": _named(text, read.names),
-                    "answer": read.names[question.answer],
-                    "predicted": None if answer.entity is None else read.names[answer.entity],
-                    "probability": answer.probability,
-                    "correct": question.answer == answer.entity,
-                }
-                for question, text, answer in zip(
-                    read.cloze.questions, read.questions, read.answers, strict=True
-                )
-            ],
-        }
+    def explain_example(self, example: Example, statistics: Any) -> Questions:
+        """Each question with the right answer, the reader's and its probability."""
+        read = self.read([example])[0]
+        questions = [
+            Asked(
+                _named(text, read.names),
+                read.names[question.answer],
+                None if answer.entity is None else read.names[answer.entity],
+                answer.probability,
+                question.answer == answer.entity,
+            )
+            for question, text, answer in zip(read.cloze.questions, read.questions, read.answers, strict=True)
+        ]
+        return Questions(
+            self.name,
+            {key: column[0] for key, column in _columns([read]).items()},
+            example.prediction,
+            example.references,
+            read.passage,
+            {id: read.names[id] for id in candidates(read.passage)},
+            questions,
+        )
 
     # --- ready questions ---
 
@@ -255,6 +240,14 @@ class Apes(Metric):
         return {
             name: value for name, value in self.__dict__.items() if name not in ("_reader", "_recogniser")
         }
+
+
+def _columns(reads: Sequence[Read]) -> dict[str, list[float]]:
+    return {
+        "apes": [read.percentage for read in reads],
+        "apes_entities": [float(read.mentions) for read in reads],
+        "apes_salient_entities": [float(read.salient) for read in reads],
+    }
 
 
 def _texts(example: Example) -> Iterable[str]:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import torch
 
-from summarily.metrics.encoding import Encoded, Encoder, encoder, load_pretrained
+from summarily.metrics.encoding import Encoded, Encoder, load_pretrained
 from summarily.support import models
 from summarily.support.errors import InputError
 from summarily.support.processes import Lock
@@ -41,9 +40,9 @@ _lock = Lock()
 class LikelihoodModel:
     """Log-probabilities of targets; each distinct source is encoded once, whatever the number of its targets."""
 
-    def __init__(self, model: str | os.PathLike[str], revision: str | None, **options: Any):
+    def __init__(self, texts: Encoder):
         # The encoder is used for its tokenizer, limits and options; its own weights are never loaded.
-        self.texts: Encoder = encoder(model, revision, **options)
+        self.texts = texts
         if not getattr(self.texts.config, "is_encoder_decoder", False):
             raise InputError(
                 f"{self.texts.identity} is no encoder-decoder; likelihood needs one, such as BART."

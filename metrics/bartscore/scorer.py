@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import math
 import os
 from collections.abc import Sequence
 from functools import cached_property
 from typing import Any, ClassVar
 
 from summarily.metrics.bartscore.likelihood import LikelihoodModel, Pair
-from summarily.metrics.base import Example, Metric, Values
-from summarily.metrics.bertscore.scorer import default_layer
-from summarily.metrics.encoding import Encoder, encoder
-from summarily.metrics.matching import MULTI_REFERENCE, Idf, Matcher, checked_idf
-from summarily.support import weights
+from summarily.metrics.base import Example, Metric, Values, count_empty
+from summarily.metrics.encoding.layers import default_layer
+from summarily.metrics.explanations import Matches, Word, Words, WordsOf
+from summarily.metrics.matching import Idf, Matcher, checked_idf
+from summarily.metrics.options import PRESETS, EncoderOptions, one_of
+from summarily.metrics.references import RULES, combined
 from summarily.support.errors import InputError
 
 PAPER_MODELS = {"embedding": "facebook/bart-large-mnli", "likelihood": "facebook/bart-large-cnn"}
@@ -90,9 +90,9 @@ class Bartscore(Metric):
         token_budget: int | None = None,
         cache_folder: str | os.PathLike[str] | None = None,
     ):
-        _check_choice("preset", preset, ("light", "paper"))
-        _check_choice("variant", variant, tuple(PAPER_MODELS))
-        _check_choice("multi_reference", multi_reference, MULTI_REFERENCE)
+        self.preset = one_of("preset", preset, PRESETS)
+        self.variant = one_of("variant", variant, PAPER_MODELS)
+        self.multi_reference = one_of("multi_reference", multi_reference, RULES)
         foreign = {
             "side": side,
             "layer": layer,
@@ -105,25 +105,27 @@ class Bartscore(Metric):
         unused = [option for option, value in foreign.items() if value is not None]
         if unused:
             raise InputError(f"{', '.join(unused)} is no option of variant={variant!r}.")
-        self.preset = preset
-        self.variant = variant
-        self.named_model = model
-        self.revision = revision
         usual = LIGHT if preset == "light" and model is None else PAPERS
-        self.side = _check_choice("side", side or usual["side"], SIDES)
-        self.score = _check_choice("score", score or usual["score"], SCORES)
+        self.side = one_of("side", side or usual["side"], SIDES)
+        self.score = one_of("score", score or usual["score"], SCORES)
         self.layer = layer
         self.idf = checked_idf(idf)
         self.counts_corpus = bool(self.idf)
-        self.direction = _check_choice("direction", direction or usual["direction"], DIRECTIONS)
-        self.multi_reference = multi_reference
-        self.encoder_options: dict[str, Any] = {
-            "device": device,
-            "max_length": max_length,
-            "dtype": dtype,
-            "token_budget": token_budget,
-            "cache_folder": cache_folder,
-        }
+        self.direction = one_of("direction", direction or usual["direction"], DIRECTIONS)
+        # The likelihood's own model reads; of the encoder it uses what comes before the model.
+        self.empty_score = 0.0 if variant == "embedding" else None
+        default = PAPER_MODELS[variant] if preset == "paper" else LIGHT_MODEL
+        self.model = default if model is None else model
+        self.reading = EncoderOptions(
+            self.model,
+            revision,
+            device,
+            max_length,
+            side=self.side if variant == "embedding" else "encoder",
+            dtype=dtype,
+            token_budget=token_budget,
+            cache_folder=cache_folder,
+        )
 
     @property
     def keys(self) -> tuple[str, ...]:
@@ -131,25 +133,15 @@ class Bartscore(Metric):
             return ("bartscore", "bartscore_precision", "bartscore_recall")
         return ("bartscore",)
 
-    @property
-    def model(self) -> str | os.PathLike[str]:
-        if self.named_model is not None:
-            return self.named_model
-        return PAPER_MODELS[self.variant] if self.preset == "paper" else LIGHT_MODEL
 
     def check(self) -> None:
-        weights.check(self.model, self.revision)
+        self.reading.check()
 
     # --- embedding ---
 
-    @cached_property
-    def encoder(self) -> Encoder:
-        """Found and verified once in the life of the metric."""
-        return encoder(self.model, self.revision, side=self.side, **self.encoder_options)
-
     @property
     def matcher(self) -> Matcher:
-        shared = self.encoder
+        shared = self.reading.encoder
         if self.side == "decoder":
             layer = -1 if self.layer is None else self.layer
             return Matcher(shared, shared.layer(layer), self.idf, self.multi_reference, floor=-1.0)
@@ -162,21 +154,11 @@ class Bartscore(Metric):
     def statistics(self, examples: Sequence[Example]) -> Idf | None:
         return self.matcher.statistics(examples) if self.idf else None
 
-    def _embedding_values(self, examples: Sequence[Example], statistics: Idf | None) -> Values:
-        matched = self.matcher.score(examples, statistics)
-        columns = {
-            "bartscore": [getattr(match, self.score) for match in matched.matches],
-            "bartscore_precision": [match.precision for match in matched.matches],
-            "bartscore_recall": [match.recall for match in matched.matches],
-        }
-        return Values(columns, matched.counts, matched.tokens)
-
     # --- likelihood ---
 
     @cached_property
     def likelihood(self) -> LikelihoodModel:
-        """Found and verified once in the life of the metric."""
-        return LikelihoodModel(self.model, self.revision, **self.encoder_options)
+        return LikelihoodModel(self.reading.encoder)
 
     def _pairs(self, example: Example) -> dict[str, list[Pair]]:
         """What has to be computed for an example, by key; one pair per reference."""
@@ -202,28 +184,20 @@ class Bartscore(Metric):
         found = model(pairs, encoded)
         columns: dict[str, list[float]] = {key: [] for key in self.keys}
         for by_key in wanted:
-            values = {key: [found[pair].mean for pair in of_key] for key, of_key in by_key.items()}
-            for key, value in self._over_references(values).items():
+            rows = zip(*([found[pair].mean for pair in of_key] for of_key in by_key.values()), strict=True)
+            for key, value in zip(self.keys, self._over_references(list(rows)), strict=True):
                 columns[key].append(value)
         read = [{text for of_key in by_key.values() for pair in of_key for text in pair} for by_key in wanted]
-        counts = {
-            "truncated": sum(encoded[text].truncated for texts in read for text in texts),
-            "empty_predictions": sum(not example.prediction.strip() for example in examples),
-            "empty_references": sum(not text.strip() for example in examples for text in example.references),
-        }
+        truncated = sum(encoded[text].truncated for texts in read for text in texts)
+        counts = {"truncated": truncated, **count_empty(examples)}
         return Values(columns, counts, sum(len(encoded[text].ids) for pair in found for text in pair))
 
-    def _over_references(self, values: dict[str, list[float]]) -> dict[str, float]:
+    def _over_references(self, rows: list[tuple[float, ...]]) -> tuple[float, ...]:
+        """The values of an example, in the order of the keys; a row holds the directions of a reference."""
         if self.direction == "f":
             # The paper's F is the arithmetic mean of both directions.
-            both = zip(values["bartscore_precision"], values["bartscore_recall"], strict=True)
-            values = {"bartscore": [(a + b) / 2 for a, b in both], **values}
-        if self.multi_reference == "mean":
-            return {key: math.fsum(column) / len(column) for key, column in values.items()}
-        if self.multi_reference == "max":
-            return {key: max(column) for key, column in values.items()}
-        best = max(range(len(values["bartscore"])), key=values["bartscore"].__getitem__)
-        return {key: column[best] for key, column in values.items()}
+            rows = [(sum(both) / 2, *both) for both in rows]
+        return combined(rows, self.multi_reference)
 
     # --- both ---
 
@@ -238,7 +212,7 @@ class Bartscore(Metric):
                 "side": self.side,
                 "layer": str(matcher.layer),
                 "score": self.score,
-                "idf": f"{self.idf}@{statistics.digest}" if statistics else str(self.idf or "no"),
+                "idf": matcher.idf_name(statistics),
             }
         return {
             "variant": self.variant,
@@ -247,46 +221,37 @@ class Bartscore(Metric):
             "tokenizer": shared.tokenizer_name,
             "refs": self.multi_reference,
             "truncation": shared.max_length,
-            "dtype": None if shared.dtype == "float32" else shared.dtype,
+            "dtype": shared.unusual_dtype,
         }
 
     def score_examples(self, examples: Sequence[Example], statistics: Idf | None) -> Values:
         if self.variant == "likelihood":
             return self._likelihood_values(examples)
-        return self._embedding_values(examples, statistics)
+        return self.matcher.score(examples, statistics).values(self.name, main=self.score)
 
-    def explain(
-        self, prediction: str, references: Any, source: str | None = None, statistics: Any = None
-    ) -> dict[str, Any]:
+    def explain_example(self, example: Example, statistics: Idf | None) -> Matches | Words:
         """The alignment with each reference, or the log-probability of each token."""
-        texts = (references,) if isinstance(references, str) else tuple(references)
-        example = Example(prediction, texts, source)
         values = self.score_examples([example], statistics).per_example
-        result = {**{key: column[0] for key, column in values.items()}, "prediction": prediction}
         if self.variant == "embedding":
-            matcher = self.matcher
-            return {**result, "alignments": [matcher.align(prediction, text, statistics) for text in texts]}
-        return {**result, "likelihoods": self._explain_likelihood(example)}
+            return self.matcher.explain(self.name, values, example, statistics)
+        scores = {key: column[0] for key, column in values.items()}
+        texts = self._explain_likelihood(example)
+        return Words(self.name, scores, example.prediction, example.references, "log_probability", texts)
 
-    def _explain_likelihood(self, example: Example) -> list[dict[str, Any]]:
+    def _explain_likelihood(self, example: Example) -> list[WordsOf]:
         model = self.likelihood
         pairs = [pair for of_key in self._pairs(example).values() for pair in of_key]
         texts = list(dict.fromkeys(text for pair in pairs for text in pair))
         found = model(pairs, dict(zip(texts, model.texts.tokenize(texts), strict=True)))
         return [
-            {
-                "given": pair.source,
-                "target": pair.target,
-                "tokens": [
-                    {"token": token, "log_probability": value}
+            WordsOf(
+                pair.target,
+                pair.source,
+                {"bartscore": found[pair].mean},
+                [
+                    Word(token, value)
                     for token, value in zip(found[pair].tokens, found[pair].log_probabilities, strict=True)
                 ],
-            }
+            )
             for pair in pairs
         ]
-
-
-def _check_choice(option: str, value: str, choices: Sequence[str]) -> str:
-    if value not in choices:
-        raise InputError(f"{option}={value!r}; expected one of {', '.join(choices)}.")
-    return value

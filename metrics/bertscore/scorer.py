@@ -4,49 +4,22 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from functools import cached_property
+from dataclasses import replace
 from typing import Any, ClassVar
 
 from summarily.metrics.base import Example, Metric, Values
 from summarily.metrics.bertscore.baseline import Baseline, find_baseline
-from summarily.metrics.encoding import Encoder, encoder
-from summarily.metrics.matching import MULTI_REFERENCE, Idf, Match, Matcher, checked_idf
-from summarily.support import weights
-from summarily.support.errors import InputError
+from summarily.metrics.encoding.layers import default_layer
+from summarily.metrics.explanations import Matches
+from summarily.metrics.matching import Idf, Match, Matcher, checked_idf
+from summarily.metrics.options import EncoderOptions, one_of
+from summarily.metrics.references import RULES
 
 PRESETS: dict[str, dict[str, Any]] = {
     "light": {"model": "minilm", "rescale": False, "prefix_space": False},
     # The thesis used the slow tokenizers of its time, for which bert_score puts a space before the text.
     "paper": {"model": "FacebookAI/roberta-large-mnli", "rescale": True, "prefix_space": True},
 }
-
-LAYERS = {
-    "minilm": 5,
-    "bert-base-uncased": 9,
-    "bert-large-uncased": 18,
-    "roberta-base": 10,
-    "roberta-large": 17,
-    "roberta-large-mnli": 19,
-    "distilbert-base-uncased": 5,
-    "distilroberta-base": 5,
-    "bart-base": 6,
-    "bart-large": 10,
-    "bart-large-cnn": 10,
-    "bart-large-mnli": 11,
-    "t5-small": 6,
-    "t5-base": 11,
-    "t5-large": 23,
-    "deberta-base-mnli": 9,
-    "deberta-large-mnli": 18,
-    "deberta-xlarge-mnli": 40,
-    "mpnet-base": 8,
-}
-"""The layer for a model, by the last part of its name. All but MiniLM's were tuned on WMT16 by bert_score."""
-
-
-def default_layer(model: str | os.PathLike[str], of: Encoder) -> int:
-    """The tuned layer if there is one, else the layer five sixths of the way up, where most tuned ones lie."""
-    return LAYERS.get(str(model).rsplit("/", 1)[-1], max(1, round(of.num_layers * 5 / 6)))
 
 
 class Bertscore(Metric):
@@ -99,43 +72,34 @@ class Bertscore(Metric):
         token_budget: int | None = None,
         cache_folder: str | os.PathLike[str] | None = None,
     ):
-        if preset not in PRESETS:
-            raise InputError(f"preset={preset!r}; expected one of {', '.join(PRESETS)}.")
-        if multi_reference not in MULTI_REFERENCE:
-            raise InputError(
-                f"multi_reference={multi_reference!r}; expected one of {', '.join(MULTI_REFERENCE)}."
-            )
+        self.preset = one_of("preset", preset, PRESETS)
         defaults = PRESETS[preset]
-        self.preset = preset
         self.model = defaults["model"] if model is None else model
-        self.revision = revision
         self.layer = layer
         self.idf = checked_idf(idf)
         self.counts_corpus = bool(self.idf)
         self.rescale = defaults["rescale"] if rescale is None else rescale
-        self.multi_reference = multi_reference
+        self.multi_reference = one_of("multi_reference", multi_reference, RULES)
         self.prefix_space = defaults["prefix_space"] if prefix_space is None else prefix_space
-        self.encoder_options: dict[str, Any] = {
-            "device": device,
-            "max_length": max_length,
-            "dtype": dtype,
-            "token_budget": token_budget,
-            "cache_folder": cache_folder,
-        }
+        self.reading = EncoderOptions(
+            self.model,
+            revision,
+            device,
+            max_length,
+            prefix_space=self.prefix_space,
+            dtype=dtype,
+            token_budget=token_budget,
+            cache_folder=cache_folder,
+        )
 
     def check(self) -> None:
-        weights.check(self.model, self.revision)
+        self.reading.check()
         if self.rescale:
             find_baseline(self.model, self.rescale)
 
-    @cached_property
-    def encoder(self) -> Encoder:
-        """Found and verified once in the life of the metric."""
-        return encoder(self.model, self.revision, prefix_space=self.prefix_space, **self.encoder_options)
-
     @property
     def matcher(self) -> Matcher:
-        shared = self.encoder
+        shared = self.reading.encoder
         layer = default_layer(self.model, shared) if self.layer is None else self.layer
         return Matcher(shared, shared.layer(layer), self.idf, self.multi_reference)
 
@@ -149,11 +113,11 @@ class Bertscore(Metric):
             "model": matcher.encoder.identity,
             "layer": matcher.layer,
             "tokenizer": matcher.encoder.tokenizer_name + ("-prefix-space" if self.prefix_space else ""),
-            "idf": f"{self.idf}@{statistics.digest}" if statistics else self.idf or "no",
+            "idf": matcher.idf_name(statistics),
             "rescale": baseline.identity if baseline else "no",
             "refs": self.multi_reference,
             "truncation": matcher.encoder.max_length,
-            "dtype": None if matcher.encoder.dtype == "float32" else matcher.encoder.dtype,
+            "dtype": matcher.encoder.unusual_dtype,
         }
 
     def requests(self, examples: Sequence[Example]) -> list[Any]:
@@ -165,31 +129,16 @@ class Bertscore(Metric):
     def score_examples(self, examples: Sequence[Example], statistics: Idf | None) -> Values:
         matcher = self.matcher
         matched = matcher.score(examples, statistics)
-        matches = self._rescaled(matched.matches, matcher.layer)
-        columns = {
-            "bertscore": [match.f for match in matches],
-            "bertscore_precision": [match.precision for match in matches],
-            "bertscore_recall": [match.recall for match in matches],
-        }
-        return Values(columns, matched.counts, matched.tokens)
+        return replace(matched, matches=self._rescaled(matched.matches, matcher.layer)).values(self.name)
 
-    def _rescaled(self, matches: Sequence[Match], layer: int) -> Sequence[Match]:
+    def _rescaled(self, matches: list[Match], layer: int) -> list[Match]:
         baseline = self.baseline
         if baseline is None:
             return matches
         low = baseline.at(layer)
         return [Match(*((x - b) / (1 - b) for x, b in zip(match, low, strict=True))) for match in matches]
 
-    def explain(
-        self, prediction: str, references: Any, source: str | None = None, statistics: Any = None
-    ) -> dict[str, Any]:
+    def explain_example(self, example: Example, statistics: Idf | None) -> Matches:
         """The alignment with each reference, in both directions; `weight` is the token's share of the mean."""
-        texts = (references,) if isinstance(references, str) else tuple(references)
-        example = Example(prediction, texts)
         values = self.score_examples([example], statistics).per_example
-        matcher = self.matcher
-        return {
-            **{key: column[0] for key, column in values.items()},
-            "prediction": prediction,
-            "alignments": [matcher.align(prediction, text, statistics) for text in texts],
-        }
+        return self.matcher.explain(self.name, values, example, statistics)

@@ -7,19 +7,19 @@ import itertools
 import math
 import os
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
 
-from summarily.metrics.base import Example, Metric, Values, make_examples, weighted_mean
+from summarily.metrics.base import Example, Metric, Values, count_empty, weighted_mean
 from summarily.metrics.encoding import TOKEN_BUDGET, default_device, load_pretrained
-from summarily.metrics.movers import one_of
+from summarily.metrics.explanations import Word, Words, WordsOf
+from summarily.metrics.options import DTYPES, PRESETS, limit, one_of
+from summarily.metrics.references import over_references
 from summarily.modeling.bleurt.tokenization_bleurt import PairIds, PairTokenizer
 from summarily.support import models, weights
 from summarily.support import text as text_rules
-from summarily.support.errors import InputError
 from summarily.support.inputs import read_json
 
 PAPER_MODEL = "Elron/bleurt-large-512"
@@ -104,7 +104,7 @@ class Bleurt(Metric):
         max_length: tokens kept of a pair; by default the model's limit. The longer text is cut first.
         device, dtype, token_budget: see `encoding.encoder`.
 
-    Empty texts are scored by the model like any other, and counted.
+    Empty texts are scored by the model like any other, as its authors do, and counted.
 
     Example:
         >>> scores = Bleurt().compute(["Snow fell in Oslo.", "Stocks fell."], ["Oslo had snow.", "Oslo had snow."])
@@ -114,6 +114,7 @@ class Bleurt(Metric):
     """
 
     name = "bleurt"
+    empty_score = None
     summary = "a model trained on people's ratings of similarity reads reference and summary together"
     needs = "MiniLM (offline extra); the adapters come with the package"
     citation = """@inproceedings{sellam-etal-2020-bleurt,
@@ -138,25 +139,16 @@ class Bleurt(Metric):
         dtype: str = "float32",
         token_budget: int | None = None,
     ):
-        one_of("preset", preset, ("light", "paper"))
-        one_of("multi_reference", multi_reference, MULTI_REFERENCE)
-        one_of("unit", unit, UNITS)
-        one_of("dtype", dtype, ("float32", "bfloat16", "float16"))
-        if max_length is not None and max_length < 5:
-            raise InputError(f"max_length={max_length}; a pair needs at least 5 tokens.")
-        for option, value in (("token_budget", token_budget), ("max_references", max_references)):
-            if value is not None and value < 1:
-                raise InputError(f"{option}={value}; expected at least 1.")
-        self.preset = preset
+        self.preset = one_of("preset", preset, PRESETS)
         self.named_model = model
         self.revision = revision
-        self.multi_reference = multi_reference
-        self.max_references = max_references
-        self.unit = unit
-        self.max_length = max_length
+        self.multi_reference = one_of("multi_reference", multi_reference, MULTI_REFERENCE)
+        self.max_references = limit("max_references", max_references)
+        self.unit = one_of("unit", unit, UNITS)
+        self.max_length = limit("max_length", max_length, least=5)  # less does not hold a pair
         self.device = device
-        self.dtype = dtype
-        self.token_budget = token_budget
+        self.dtype = one_of("dtype", dtype, DTYPES)
+        self.token_budget = limit("token_budget", token_budget)
 
     @property
     def model(self) -> str | os.PathLike[str]:
@@ -200,18 +192,14 @@ class Bleurt(Metric):
         }
 
     def score_examples(self, examples: Sequence[Example], statistics: Any) -> Values:
-        examples = [self._first_references(example) for example in examples]
         pairs = [Pair(reference, e.prediction) for e in examples for reference in e.references]
         found, encoded = self._score_pairs(pairs)
         scores = [
-            self._aggregate([found[Pair(text, e.prediction)] for text in e.references]) for e in examples
+            over_references([found[Pair(text, e.prediction)] for text in e.references], self.multi_reference)
+            for e in examples
         ]
         cut = {pair for pair in found if any(encoded[part].truncated for part in self._parts(pair))}
-        counts = {
-            "truncated": sum(pair in cut for pair in pairs),
-            "empty_predictions": sum(not e.prediction.strip() for e in examples),
-            "empty_references": sum(not text.strip() for e in examples for text in e.references),
-        }
+        counts = {"truncated": sum(pair in cut for pair in pairs), **count_empty(examples)}
         return Values({"bleurt": scores}, counts, sum(len(ids.input_ids) for ids in encoded.values()))
 
     def _score_pairs(self, pairs: Sequence[Pair]) -> tuple[dict[Pair, float], dict[Pair, PairIds]]:
@@ -230,35 +218,27 @@ class Bleurt(Metric):
             return [pair]
         return [Pair(*two) for two in itertools.product(*(_sentences(text) for text in pair))]
 
-    def _first_references(self, example: Example) -> Example:
-        return replace(example, references=example.references[: self.max_references])
-
-    def _aggregate(self, scores: Sequence[float]) -> float:
-        return max(scores) if self.multi_reference == "max" else weighted_mean(scores)
-
-    def explain(
-        self, prediction: str, references: Any, source: str | None = None, statistics: Any = None
-    ) -> dict[str, Any]:
-        """How much each word of the summary adds to the score, by leaving it out.
-
-        Returns:
-            "bleurt" and, for each reference, "bleurt" and "words", each with what it "adds".
-        """
-        example = self._first_references(make_examples([prediction], [references])[0])
+    def explain_example(self, example: Example, statistics: Any) -> Words:
+        """How much each word of the summary adds to the score against each reference, by leaving it out."""
         words = example.prediction.split()
         without = [" ".join(words[:place] + words[place + 1 :]) for place in range(len(words))]
         pairs = [Pair(r, text) for r in example.references for text in (example.prediction, *without)]
         found, _ = self._score_pairs(pairs)
-        against: list[dict[str, Any]] = []
-        for reference in example.references:
-            score = found[Pair(reference, example.prediction)]
-            adds = [
-                {"word": word, "adds": score - found[Pair(reference, text)]}
-                for word, text in zip(words, without, strict=True)
-            ]
-            against.append({"bleurt": score, "words": adds})
-        score = self._aggregate([one["bleurt"] for one in against])
-        return {"metric": self.name, "bleurt": score, "prediction": prediction, "references": against}
+        scores = [found[Pair(reference, example.prediction)] for reference in example.references]
+        texts = [
+            WordsOf(
+                example.prediction,
+                reference,
+                {"bleurt": score},
+                [
+                    Word(word, score - found[Pair(reference, text)])
+                    for word, text in zip(words, without, strict=True)
+                ],
+            )
+            for reference, score in zip(example.references, scores, strict=True)
+        ]
+        values = {"bleurt": over_references(scores, self.multi_reference)}
+        return Words(self.name, values, example.prediction, example.references, "adds", texts)
 
 
 def best_matches(scored: Sequence[tuple[str, str, float]]) -> float:

@@ -17,6 +17,7 @@ from summarily.metrics.encoding.encoded import Encoded, States
 from summarily.metrics.encoding.loading import default_device, load_pretrained
 from summarily.metrics.encoding.stack import Stack
 from summarily.metrics.encoding.tokens import Tokens
+from summarily.metrics.options import DTYPES, at_least, one_of
 from summarily.support import models, weights
 from summarily.support.errors import InputError
 from summarily.support.files import write_atomically
@@ -121,12 +122,9 @@ class Encoder:
         cache_bytes: int = CACHE_BYTES,
         cache_folder: str | None = None,
     ):
-        if side not in ("encoder", "decoder"):
-            raise InputError(f"side={side!r}; expected 'encoder' or 'decoder'.")
-        if dtype not in ("float32", "bfloat16", "float16"):
-            raise InputError(f"dtype={dtype!r}; expected 'float32', 'bfloat16' or 'float16'.")
-        if token_budget < 1:
-            raise InputError(f"token_budget={token_budget}; expected at least 1.")
+        one_of("side", side, ("encoder", "decoder"))
+        one_of("dtype", dtype, DTYPES)
+        at_least("token_budget", token_budget)
         self.name = name
         self.resolved = resolved
         self.device = device
@@ -147,6 +145,11 @@ class Encoder:
     def identity(self) -> str:
         """The weights' name for a signature."""
         return self.resolved.identity
+
+    @property
+    def unusual_dtype(self) -> str | None:
+        """For a signature, which names no "float32"."""
+        return None if self.dtype == "float32" else self.dtype
 
     @property
     def config(self) -> Any:

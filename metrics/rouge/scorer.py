@@ -6,13 +6,16 @@ ROUGE-1.5.5 script.
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import pairwise
+from operator import itemgetter
 from typing import Any, TypeAlias
 
-from summarily.metrics.base import Example, Metric, Values, make_examples
+from summarily.metrics.base import Example, Metric, Values
+from summarily.metrics.explanations import Overlaps, Shared, SharedGram, SharedToken, Spans, Token
+from summarily.metrics.options import PRESETS, between, flag, limit, one_of
+from summarily.metrics.references import best, combined
 from summarily.metrics.rouge.lcs import Columns, lcs_length
 from summarily.metrics.rouge.texts import (
     PerlPorterStemmer,
@@ -20,7 +23,6 @@ from summarily.metrics.rouge.texts import (
     Reader,
     Stems,
     Text,
-    Token,
     read_exceptions,
 )
 from summarily.support.errors import InputError
@@ -98,24 +100,24 @@ class Rouge(Metric):
         alpha: float = 0.5,
         beta: float | None = None,
     ):
-        self.preset = _one_of("preset", preset, ("light", "paper"))
+        self.preset = one_of("preset", preset, PRESETS)
         self.types = _check_types(types)
-        self.mode = _one_of("mode", mode, ("google", "perl"))
-        self.stemmer = _flag("stemmer", stemmer)
+        self.mode = one_of("mode", mode, ("google", "perl"))
+        self.stemmer = flag("stemmer", stemmer)
         default_rule = "max" if mode == "google" else "pooled"
-        self.multi_reference = _one_of(
+        self.multi_reference = one_of(
             "multi_reference",
             default_rule if multi_reference is None else multi_reference,
             ("max", "mean", "pooled"),
         )
-        self.limit_bytes = _limit("limit_bytes", limit_bytes)
-        self.limit_words = _limit("limit_words", limit_words)
+        self.limit_bytes = limit("limit_bytes", limit_bytes)
+        self.limit_words = limit("limit_words", limit_words)
         if limit_bytes is not None and limit_words is not None:
             raise InputError("limit_bytes and limit_words exclude each other; give one of them.")
-        self.tokenizer = _one_of("tokenizer", tokenizer, ("ascii", "unicode", "white_space"))
-        self.split_sentences = _flag("split_sentences", split_sentences)
-        self.alpha = _number("alpha", alpha, 1.0)
-        self.beta = None if beta is None else _number("beta", beta, math.inf)
+        self.tokenizer = one_of("tokenizer", tokenizer, ("ascii", "unicode", "white_space"))
+        self.split_sentences = flag("split_sentences", split_sentences)
+        self.alpha = between("alpha", alpha, 0, 1)
+        self.beta = None if beta is None else between("beta", beta, 0)
         exceptions, self.exceptions_digest = None, None
         if wordnet_exceptions is not None:
             if mode != "perl" or not stemmer:
@@ -143,9 +145,9 @@ class Rouge(Metric):
         return (*self.types, *parts)
 
     def signature_fields(self, statistics: Any) -> dict[str, Any]:
-        limit = None
+        cut = None
         if self.limit_bytes or self.limit_words:
-            limit = f"{self.limit_bytes}bytes" if self.limit_bytes else f"{self.limit_words}words"
+            cut = f"{self.limit_bytes}bytes" if self.limit_bytes else f"{self.limit_words}words"
         return {
             "mode": self.mode,
             "types": self.types,
@@ -154,7 +156,7 @@ class Rouge(Metric):
             "refs": self.multi_reference,
             "tokenizer": self.tokenizer,
             "units": "sentences" if self.split_sentences else "lines",
-            "limit": limit,
+            "limit": cut,
             "alpha": None if self.alpha == 0.5 else f"{self.alpha:g}",
             "beta": None if self.beta is None else f"{self.beta:g}",
         }
@@ -211,10 +213,10 @@ class Rouge(Metric):
             hits, prediction, reference = map(sum, zip(*counts, strict=True))
             return _value(hits, prediction, reference, alpha), None
         if self.multi_reference == "mean":
-            precision, recall, f = (math.fsum(part) / len(values) for part in zip(*values, strict=True))
+            precision, recall, f = combined(values, "mean")
             return (precision, recall, f), None
-        best = max(range(len(values)), key=lambda i: values[i][2])
-        return values[best], best
+        chosen = best(values, itemgetter(2))
+        return values[chosen], chosen
 
     def _count(self, prediction: Text, reference: Text) -> list[Counts]:
         """Hits and totals of each type."""
@@ -240,9 +242,7 @@ class Rouge(Metric):
 
     # --- explanations ---
 
-    def explain(
-        self, prediction: str, references: Any, source: str | None = None, statistics: Any = None
-    ) -> dict[str, Any]:
+    def explain_example(self, example: Example, statistics: Any) -> Spans:
         """Which n-grams and subsequences were matched, and where they stand in both texts.
 
         Positions count tokens; each token's `start` and `end` are characters of the text, as are spans.
@@ -252,12 +252,12 @@ class Rouge(Metric):
 
         Example:
             >>> why = Rouge(types=["rouge2"]).explain("the cat sat", ["a cat sat", "the dog sat"])
-            >>> why["types"]["rouge2"]["reference"]
+            >>> why.types["rouge2"].reference
             0
-            >>> why["types"]["rouge2"]["matches"][0]["gram"]
-            ['cat', 'sat']
+            >>> why.types["rouge2"].matches[0].gram
+            ('cat', 'sat')
         """
-        strings = prediction, *make_examples([prediction], [references])[0].references
+        strings = example.prediction, *example.references
         texts = [self.reader.read(string, self._with_lines) for string in strings]
         per_reference = [self._count(texts[0], text) for text in texts[1:]]
         types = {}
@@ -265,42 +265,39 @@ class Rouge(Metric):
             counts = [count[i] for count in per_reference]
             value, chosen = self._fold(counts, self._alphas[i])
             used = range(len(counts)) if chosen is None else [chosen]
-            types[name] = {
-                **_named(value),
-                "reference": chosen,
-                "matches": [
-                    {"reference": row, **match}
+            types[name] = Shared(
+                *value,
+                chosen,
+                [
+                    match
                     for row in used
-                    for match in self._matches(kind, texts[0], texts[row + 1], strings[0], strings[row + 1])
+                    for match in self._matches(
+                        kind, row, (texts[0], texts[row + 1]), (strings[0], strings[row + 1])
+                    )
                 ],
-                "per_reference": [
-                    {**_counted(count), **_named(_value(*count, self._alphas[i]))} for count in counts
-                ],
-            }
-        described = [
-            {"text": string, "tokens": [place._asdict() for place in self.reader.places(string)]}
-            for string in strings
-        ]
-        return {
-            "metric": self.name,
-            "signature": str(self.signature()),
-            "prediction": described[0],
-            "references": described[1:],
-            "types": types,
-        }
+                [Overlaps(*count, *_value(*count, self._alphas[i])) for count in counts],
+            )
+        columns = self._columns([[(one.precision, one.recall, one.f) for one in types.values()]])
+        tokens = [self.reader.places(string) for string in strings]
+        return Spans(
+            self.name,
+            {key: column[0] for key, column in columns.items()},
+            example.prediction,
+            example.references,
+            tokens[0],
+            tokens[1:],
+            types,
+        )
 
     def _matches(
-        self, kind: Kind, prediction: Text, reference: Text, prediction_string: str, reference_string: str
-    ) -> list[dict[str, Any]]:
+        self, kind: Kind, row: int, texts: tuple[Text, Text], strings: tuple[str, str]
+    ) -> list[SharedGram | SharedToken]:
         if kind not in ("L", "Lsum"):
-            return _gram_matches(prediction, reference, kind)
+            return list(_gram_matches(row, texts, kind))
         whole = kind == "L"
         places_of = self.reader.places if whole else self.reader.line_places
-        return _lcs_matches(
-            (prediction, reference),
-            [[text.tokens] if whole else text.lines for text in (prediction, reference)],
-            (places_of(prediction_string), places_of(reference_string)),
-        )
+        lines = [[text.tokens] if whole else text.lines for text in texts]
+        return list(_lcs_matches(row, texts, lines, [places_of(string) for string in strings]))
 
 
 # --- counting ---------------------------------------------------------------------------------------------
@@ -443,26 +440,11 @@ def summary_hits(prediction: Text, reference: Text) -> int:
 # --- describing -------------------------------------------------------------------------------------------
 
 
-def _counted(counts: Counts) -> dict[str, int]:
-    return dict(zip(("hits", "prediction_total", "reference_total"), counts, strict=True))
-
-
-def _named(value: Value) -> dict[str, float]:
-    return dict(zip(("precision", "recall", "f"), value, strict=True))
-
-
-def _gram_matches(prediction: Text, reference: Text, kind: Kind) -> list[dict[str, Any]]:
-    grams = [_grams_with_positions(text.tokens, kind) for text in (prediction, reference)]
-    return [
-        {
-            "gram": list(gram),
-            "count": min(len(positions), len(grams[0][gram])),
-            "prediction_positions": grams[0][gram],
-            "reference_positions": positions,
-        }
-        for gram, positions in grams[1].items()
-        if gram in grams[0]
-    ]
+def _gram_matches(row: int, texts: tuple[Text, Text], kind: Kind) -> Iterator[SharedGram]:
+    ours, theirs = (_grams_with_positions(text.tokens, kind) for text in texts)
+    for gram, positions in theirs.items():
+        if gram in ours:
+            yield SharedGram(row, gram, min(len(positions), len(ours[gram])), ours[gram], positions)
 
 
 def _grams_with_positions(tokens: Sequence[str], kind: Kind) -> dict[tuple[str, ...], list[list[int]]]:
@@ -480,12 +462,12 @@ def _grams_with_positions(tokens: Sequence[str], kind: Kind) -> dict[tuple[str, 
 
 
 def _lcs_matches(
+    row: int,
     texts: tuple[Text, Text],
     lines: Sequence[Sequence[Sequence[str]]],
-    places: tuple[Sequence[Token], Sequence[Token]],
-) -> list[dict[str, Any]]:
+    places: Sequence[Sequence[Token]],
+) -> Iterator[SharedToken]:
     """The words of the (union) LCS in the order of the reference; clipped ones are not counted."""
-    matches = []
     left = texts[0].counts & texts[1].counts
     columns = Columns(lines[0])
     start = 0
@@ -494,18 +476,9 @@ def _lcs_matches(
             counted = left[line[i]] > 0
             left[line[i]] -= 1
             here = places[1][start + i]
-            matches.append(
-                {
-                    "token": line[i],
-                    "counted": counted,
-                    "reference_position": start + i,
-                    "reference_span": [here.start, here.end],
-                    "prediction_positions": matched,
-                    "prediction_spans": [[places[0][j].start, places[0][j].end] for j in matched],
-                }
-            )
+            spans = [(places[0][j].start, places[0][j].end) for j in matched]
+            yield SharedToken(row, line[i], counted, start + i, (here.start, here.end), matched, spans)
         start += len(line)
-    return matches
 
 
 def _kind(name: str, mode: str) -> Kind:
@@ -516,36 +489,6 @@ def _kind(name: str, mode: str) -> Kind:
 
 
 # --- options ----------------------------------------------------------------------------------------------
-
-
-def _one_of(option: str, value: Any, allowed: Sequence[str]) -> str:
-    if value not in allowed:
-        raise InputError(f"{option} is {value!r}; expected {' or '.join(map(repr, allowed))}.")
-    return value
-
-
-def _flag(option: str, value: Any) -> bool:
-    if not isinstance(value, bool):
-        raise InputError(f"{option} is {value!r}; expected True or False.")
-    return value
-
-
-def _number(option: str, value: Any, most: float) -> float:
-    if (
-        not isinstance(value, (int, float))
-        or isinstance(value, bool)
-        or not 0 <= value <= most
-        or value == math.inf
-    ):
-        limits = "0 to 1" if most == 1 else "0 or more"
-        raise InputError(f"{option} is {value!r}; expected a number, {limits}.")
-    return float(value)
-
-
-def _limit(option: str, value: Any) -> int | None:
-    if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < 1):
-        raise InputError(f"{option} is {value!r}; expected a positive whole number, or None for no limit.")
-    return value
 
 
 def _check_types(types: Any) -> tuple[str, ...]:

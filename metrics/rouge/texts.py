@@ -6,13 +6,15 @@ import hashlib
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 from unicodedata import normalize
 
 from nltk.stem.porter import PorterStemmer
 
+from summarily.metrics.explanations import Token
 from summarily.metrics.rouge.lcs import Columns
 from summarily.support.errors import InputError
 
@@ -117,14 +119,6 @@ def _unicode_token() -> Any:
 
     single = r"[[\p{Han}\p{Hiragana}\p{Katakana}ー]&&[\p{L}\p{N}]]"
     return regex.compile(rf"{single}\p{{M}}*+|[[\p{{L}}\p{{N}}\p{{M}}]--{single}]++", regex.V1)
-
-
-class Token(NamedTuple):
-    """A token as it is compared, and where it stands: `text[start:end]` is the word as written."""
-
-    text: str
-    start: int
-    end: int
 
 
 class Text:
@@ -318,7 +312,7 @@ class Reader:
             for word, first, last in self._words_with_places(text[start:end])
         ]
         stems = self.stems
-        return found if stems is None else [token._replace(text=stems[token.text]) for token in found]
+        return found if stems is None else [replace(token, text=stems[token.text]) for token in found]
 
     def _form(self, word: str) -> str:
         return word.lower() if self.ascii else _unicode_form(word)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from summarily.metrics.movers import Movers
+from summarily.metrics.movers.metric import Movers
 
 
 class SWms(Movers):

@@ -13,17 +13,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from summarily.metrics import transport
-from summarily.metrics.base import Example, Metric, Values, make_examples, weighted_mean
-from summarily.metrics.movers import (
-    Bag,
-    StaticEmbedder,
-    chosen_stop_words,
-    describe,
-    distinct_texts,
-    fit,
-    one_of,
-    too_many,
-)
+from summarily.metrics.base import Example, Metric, Values, count_empty, distinct_pairs, distinct_texts
+from summarily.metrics.explanations import Moves, Plan
+from summarily.metrics.movers.bags import Bag, describe, fit, too_many
+from summarily.metrics.movers.static import StaticEmbedder
+from summarily.metrics.options import PRESETS, EncoderOptions, StopWords, one_of
+from summarily.metrics.references import combined
 from summarily.support import models, weights
 from summarily.support import text as text_rules
 from summarily.support.errors import InputError, MissingRequirement
@@ -59,46 +54,6 @@ class SentenceEncoder(Protocol):
     def signature_fields(self) -> dict[str, Any]: ...
     def requests(self, texts: Sequence[str]) -> list[Request]: ...
     def truncated(self, texts: Sequence[str]) -> list[bool]: ...
-
-
-class MeanPooling:
-    """The mean of a transformer's last states over all tokens, as MiniLM's card does it."""
-
-    def __init__(self, model: str | os.PathLike[str], revision: str | None, device: str | None):
-        self.model = model
-        self.revision = revision
-        self.device = device
-
-    @cached_property
-    def _encoder(self) -> Any:
-        from summarily.metrics.encoding import encoder
-
-        return encoder(self.model, self.revision, self.device)
-
-    def embed(self, texts: Sequence[str]) -> NDArray[np.float64]:
-        shared = self._encoder
-        last = shared.num_layers
-        encoded = shared.encode(texts, [last])
-        return np.stack([one.states[last].double().mean(0).cpu().numpy() for one in encoded])
-
-    def truncated(self, texts: Sequence[str]) -> list[bool]:
-        shared = self._encoder
-        return [one.truncated for one in shared.encode(texts, [shared.num_layers])]
-
-    def requests(self, texts: Sequence[str]) -> list[Request]:
-        from summarily.metrics.encoding import Request
-
-        shared = self._encoder
-        return [Request(shared, texts, [shared.num_layers])]
-
-    def signature_fields(self) -> dict[str, Any]:
-        shared = self._encoder
-        return {
-            "model": shared.identity,
-            "pooling": "mean",
-            "tokenizer": shared.tokenizer_name,
-            "truncation": shared.max_length,
-        }
 
 
 class InferSent:
@@ -189,20 +144,18 @@ class Vert(Metric):
         stop_words: bool | Collection[str] = True,
         multi_reference: str = "mean",
     ):
-        one_of("preset", preset, ("light", "paper"))
-        one_of("multi_reference", multi_reference, ("mean", "max"))
         if not (math.isfinite(alpha) and alpha > 0):
             raise InputError(f"alpha={alpha}; expected a positive number.")
-        self.preset = preset
+        self.preset = one_of("preset", preset, PRESETS)
         self.model = model or ("minilm" if preset == "light" else None)
         self.revision = revision
         self.device = device
         self.alpha = float(alpha)
-        self.multi_reference = multi_reference
-        left_out, self.stop_words_name = chosen_stop_words(stop_words)
+        self.multi_reference = one_of("multi_reference", multi_reference, ("mean", "max"))
+        self.stop_words = StopWords.of(stop_words)
         name = vectors or ("glove-6b-50d" if preset == "light" else PAPER_VECTORS)
         # Words without a vector are dropped: the paper's distance is gensim's.
-        self.words = StaticEmbedder(name, left_out, out_of_vocabulary="drop", split=False)
+        self.words = StaticEmbedder(name, self.stop_words.words, out_of_vocabulary="drop", split=False)
 
     def check(self) -> None:
         weights.check(self._model(), self.revision)
@@ -228,14 +181,16 @@ class Vert(Metric):
         config = Path(model).expanduser() / "config.json"
         if config.is_file() and read_json(config, dict).get("model_type") == _INFERSENT:
             return InferSent(weights.resolve(model), self.device)
-        return MeanPooling(model, self.revision, self.device)
+        from summarily.metrics.encoding.pooling import MeanPooling
+
+        return MeanPooling(EncoderOptions(model, self.revision, self.device))
 
     def signature_fields(self, statistics: Any) -> dict[str, Any]:
         return {
             **self._sentence_encoder.signature_fields(),
             **self.words.signature_fields(),
             "words": "letters",
-            "stop_words": self.stop_words_name,
+            "stop_words": self.stop_words.named(),
             "alpha": self.alpha,
             "refs": self.multi_reference,
             "solver": "exact",
@@ -246,14 +201,15 @@ class Vert(Metric):
 
     def score_examples(self, examples: Sequence[Example], statistics: Any) -> Values:
         parts, bags, truncated = self._parts(examples)
-        chosen = [self._aggregate([parts[e.prediction, r] for r in e.references]) for e in examples]
-        counts = dict.fromkeys(
-            ("out_of_vocabulary", "empty_predictions", "empty_references", "truncated", "clipped"), 0
-        )
+        chosen = [self._over_references([parts[e.prediction, r] for r in e.references]) for e in examples]
+        counts = {
+            "out_of_vocabulary": 0,
+            **count_empty(examples, lambda text: bags[text].cloud is None),
+            "truncated": 0,
+            "clipped": 0,
+        }
         for example in examples:
             texts = (example.prediction, *example.references)
-            counts["empty_predictions"] += bags[example.prediction].cloud is None
-            counts["empty_references"] += sum(bags[text].cloud is None for text in example.references)
             counts["out_of_vocabulary"] += sum(bags[text].out_of_vocabulary for text in texts)
             counts["truncated"] += sum(truncated[text] for text in texts)
             counts["truncated"] += sum(
@@ -274,7 +230,7 @@ class Vert(Metric):
         encoder = self._sentence_encoder
         embeddings = dict(zip(texts, encoder.embed(texts), strict=True))
         bags = {text: Bag(embedded, ("word",)) for text, embedded in self.words.embed(texts).items()}
-        pairs = list(dict.fromkeys((e.prediction, r) for e in examples for r in e.references))
+        pairs = distinct_pairs(examples)
         distances = transport.in_threads(lambda pair: self._distance(bags[pair[0]], bags[pair[1]]), pairs)
         parts = {}
         for pair, distance in zip(pairs, distances, strict=True):
@@ -288,33 +244,27 @@ class Vert(Metric):
             return self.alpha
         return min(transport.distance(*fit(prediction.cloud, reference.cloud, _MAX_POINTS)), self.alpha)
 
-    def _aggregate(self, parts: Sequence[tuple[float, float, float]]) -> tuple[float, ...]:
-        if self.multi_reference == "max":
-            return max(parts)
-        return tuple(weighted_mean(column) for column in zip(*parts, strict=True))
+    def _over_references(self, parts: Sequence[tuple[float, float, float]]) -> tuple[float, ...]:
+        # "max" is of VERT; its sub-scores are those of the same reference, and settle a tie.
+        rule = "best" if self.multi_reference == "max" else self.multi_reference
+        return combined(parts, rule, main=tuple)
 
-    def explain(
-        self, prediction: str, references: Any, source: str | None = None, statistics: Any = None
-    ) -> dict[str, Any]:
-        """The sub-scores against each reference, and how the words travel to it.
-
-        Returns:
-            "vert" and, for each reference, "vert", "similarity", "distance" and "flows" (see `Movers.explain`;
-            empty if a text has no word with a vector).
-        """
-        example = make_examples([prediction], [references])[0]
+    def explain_example(self, example: Example, statistics: Any) -> Moves:
+        """The sub-scores against each reference, and how the words travel to it (not at all if a text has no word
+        with a vector)."""
         parts, bags, _ = self._parts([example])
         mine = bags[example.prediction]
-        against = []
-        for reference in example.references:
-            vert, similarity, distance = parts[example.prediction, reference]
+        plans = []
+        for number, reference in enumerate(example.references):
             flows = []
             if mine.cloud is not None and (theirs := bags[reference]).cloud is not None:
                 clouds = fit(mine.cloud, theirs.cloud, _MAX_POINTS)
                 flows = describe(transport.plan(*clouds), clouds, mine, theirs)
-            against.append({"vert": vert, "similarity": similarity, "distance": distance, "flows": flows})
-        score = self._aggregate([parts[example.prediction, r] for r in example.references])
-        return {"metric": self.name, "vert": score[0], "references": against}
+            values = dict(zip(self.keys, parts[example.prediction, reference], strict=True))
+            plans.append(Plan(number, values, values["vert_distance"], flows))
+        scores = self._over_references([parts[example.prediction, r] for r in example.references])
+        values = dict(zip(self.keys, scores, strict=True))
+        return Moves(self.name, values, example.prediction, example.references, plans)
 
 
 def cosine(first: NDArray[np.float64], second: NDArray[np.float64]) -> float:

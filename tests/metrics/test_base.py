@@ -9,6 +9,7 @@ import pytest
 
 from summarily.metrics import Metric, Values
 from summarily.metrics.base import Example, Score, Signature, add_counts, make_examples, weighted_mean
+from summarily.metrics.explanations import Explanation
 from summarily.metrics.resampling import mean_intervals
 from summarily.support.errors import InputError
 
@@ -36,8 +37,9 @@ class Told(Metric):
             {"sources": sum(example.source is not None for example in examples)},
         )
 
-    def explain(self, prediction, references, source=None, statistics=None):
-        return {"was given": (prediction, references, source, statistics)}
+    def explain_example(self, example, statistics):
+        given = {"statistics": statistics, "source": example.source}
+        return Explanation(self.name, given, example.prediction, example.references)
 
 
 def test_a_signature_names_what_is_set_in_order():
@@ -51,7 +53,8 @@ def test_a_signature_names_what_is_set_in_order():
 
 def test_an_explanation_is_given_the_row_and_the_statistics_of_the_corpus():
     score = Told().compute(["1", "2", "4"], ["r", ["s", "t"], "u"], ["x", "y", "z"])
-    assert score.explain(1) == score.explain(-2) == {"was given": ("2", ("s", "t"), "y", 7.0)}
+    assert score.explain(1) == score.explain(-2)
+    assert score.explain(1) == Explanation("told", {"statistics": 7.0, "source": "y"}, "2", ("s", "t"))
     assert score.explain(-3) == score.explain(0) != score.explain(2)
     for row in (3, -4):
         with pytest.raises(IndexError, match=f"row {row} is out of range: the score has 3 examples"):
@@ -63,8 +66,8 @@ def test_scores_add_up_key_by_key():
     both = metric.compute(["1", "2"], ["r", ["s", "t"]]) + metric.compute(["4"], ["u"], ["x"])
     assert both.per_example == {"told": [0.5, 1.0, 2.0], "told_references": [1.0, 2.0, 1.0]}
     assert both.counts == {"sources": 1} and both.name == "told" and both.weights is None
-    assert [both.explain(row)["was given"][0] for row in range(3)] == ["1", "2", "4"]
-    assert both.explain(2)["was given"][2:] == ("x", 4.0)
+    assert [both.explain(row).prediction for row in range(3)] == ["1", "2", "4"]
+    assert both.explain(2).values == {"statistics": 4.0, "source": "x"}
     assert float(both) == 3.5 / 3 and len(both) == 3 and both.main == "told"
     with pytest.raises(TypeError):
         both + 1

@@ -16,6 +16,7 @@ from summarily.cli import main
 from summarily.metrics import METRICS, scorecard
 from summarily.metrics.base import Score
 from summarily.support import weights
+from summarily.support.errors import InputError
 from tests.metrics.suite import CASES, corpus, forget, make, options_of, tolerance
 
 every_metric = pytest.mark.parametrize("name", CASES)
@@ -133,8 +134,36 @@ def test_every_score_has_an_explanation_that_is_json(name):
     score = make(name).compute(*corpus())
     for row in range(len(score)):
         explanation = score.explain(row)
-        assert isinstance(explanation, dict) and explanation
-        json.dumps(explanation, allow_nan=False)
+        told = json.loads(json.dumps(explanation.to_dict(), allow_nan=False))
+        assert told["metric"] == name and told["references"] == corpus()[1][row]
+        assert close(
+            name, [told[key] for key in score.per_example], [v[row] for v in score.per_example.values()]
+        )
+
+
+@every_metric
+@pytest.mark.parametrize(
+    ("prediction", "references"), [(3, ["a"]), ("a", []), ("a", [None]), ("a\ud800", ["a"]), ("a", 3)]
+)
+def test_explain_checks_its_inputs_as_scoring_does(name, prediction, references):
+    metric = make(name)
+    with pytest.raises(InputError) as scoring:
+        metric.compute([prediction], [references])
+    with pytest.raises(InputError) as explaining:
+        metric.explain(prediction, references)
+    assert str(explaining.value) == str(scoring.value)
+
+
+@every_metric
+def test_an_empty_text_scores_what_the_metric_names(name):
+    """One rule: 0, unless a model scores whatever it is given, and the metric says so."""
+    metric = make(name)
+    score = metric.compute(["", "Snow fell.", ""], ["Snow fell in Oslo.", "", ""])
+    assert score.counts["empty_predictions"] == score.counts["empty_references"] == 2
+    if metric.empty_score is None:
+        assert name == "bleurt" and all(score.per_example[score.main])
+    else:
+        assert score.per_example[score.main] == [metric.empty_score] * 3 == [0.0] * 3
 
 
 def test_two_processes_print_the_numbers_of_one(tmp_path):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from operator import itemgetter
 from types import SimpleNamespace
 
 import pytest
@@ -12,6 +13,7 @@ import torch
 from summarily.metrics import matching
 from summarily.metrics.base import Example
 from summarily.metrics.encoding import Encoded
+from summarily.metrics.explanations import Aligned
 from summarily.metrics.matching import (
     Bag,
     Idf,
@@ -21,8 +23,8 @@ from summarily.metrics.matching import (
     checked_idf,
     greedy_match,
     harmonic_mean,
-    over_references,
 )
+from summarily.metrics.references import combined
 from summarily.support.errors import InputError
 
 
@@ -76,8 +78,8 @@ def test_a_text_whose_tokens_weigh_nothing_matches_nothing():
 def test_an_alignment_adds_up_to_the_score():
     prediction, reference = Bag.of(torch.eye(3), [1.0, 0.0, 3.0]), Bag.of(torch.eye(3)[[2, 0]], [1.0, 1.0])
     assert alignment(prediction, reference, "abc", "xy") == [
-        {"token": "a", "match": "y", "similarity": 1.0, "weight": 0.25},
-        {"token": "c", "match": "x", "similarity": 1.0, "weight": 0.75},
+        Aligned("a", "y", 1.0, 0.25),
+        Aligned("c", "x", 1.0, 0.75),
     ]
 
 
@@ -99,11 +101,12 @@ def test_idf_counts_documents_not_occurrences(smoothed):
 
 def test_references_are_combined_by_the_rule():
     matches = [Match(0.9, 0.1, 0.18), Match(0.4, 0.6, 0.48), Match(0.2, 0.8, 0.32)]
-    assert over_references(matches, "max") == (0.9, 0.8, 0.48)
-    assert over_references(matches, "best") == (0.4, 0.6, 0.48)
-    assert over_references(matches, "mean") == pytest.approx((0.5, 0.5, 0.98 / 3), rel=1e-15)
+    assert combined(matches, "max") == (0.9, 0.8, 0.48)
+    assert combined(matches, "best", main=itemgetter(2)) == (0.4, 0.6, 0.48)
+    assert combined(matches, "best") == (0.9, 0.1, 0.18)
+    assert combined(matches, "mean") == pytest.approx((0.5, 0.5, 0.98 / 3), rel=1e-15)
     with pytest.raises(InputError, match="multi_reference='min'"):
-        over_references(matches, "min")
+        combined(matches, "min")
 
 
 def test_the_idf_option():
@@ -175,7 +178,7 @@ def test_idf_counts_a_reference_as_often_as_it_is_given(idf, smoothed):
     with pytest.raises(InputError, match="a single call has none"):
         matcher.score(EXAMPLES, None)
     with pytest.raises(InputError, match="a single call has none"):
-        matcher.align("abc", "abd", None)
+        matcher.explain("x", {}, Example("abc", ("abd",)), None)
     # Every weight comes from the statistics, those of the marks at both ends too.
     (match,) = matcher.score([Example("ax", ("ab",))], statistics).matches
     precision = (statistics(0) + statistics(97) + statistics(1)) / sum(map(statistics, (0, 97, 120, 1)))
@@ -184,14 +187,15 @@ def test_idf_counts_a_reference_as_often_as_it_is_given(idf, smoothed):
 
 
 def test_an_alignment_has_both_directions():
-    aligned = Matcher(Letters(), layer=1).align("ab", "bcd", None)
-    assert aligned["reference"] == "bcd"
-    assert [(t["token"], t["similarity"], t["weight"]) for t in aligned["precision"]] == [
+    told = Matcher(Letters(), layer=1).explain("x", {"x": [0.5]}, Example("ab", ("", "bcd")), None)
+    assert told.values == {"x": 0.5} and [one.reference for one in told.alignments] == [0, 1]
+    aligned = told.alignments[1]
+    assert [(t.token, t.similarity, t.weight) for t in aligned.precision] == [
         ("a", 0.0, 0.5),
         ("b", pytest.approx(1.0), 0.5),
     ]
-    assert [t["token"] for t in aligned["recall"]] == ["b", "c", "d"]
-    assert aligned["recall"][0]["match"] == "b" and aligned["recall"][0]["weight"] == pytest.approx(1 / 3)
+    assert [t.token for t in aligned.recall] == ["b", "c", "d"]
+    assert aligned.recall[0].match == "b" and aligned.recall[0].weight == pytest.approx(1 / 3)
 
 
 def test_what_is_shared_cannot_be_changed():

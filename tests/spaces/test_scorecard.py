@@ -6,11 +6,27 @@ import csv
 import io
 import json
 import re
+from dataclasses import dataclass
+from typing import Any
 
 import pytest
 
 import summarily
 from summarily.metrics import METRICS
+from summarily.metrics.explanations import (
+    Aligned,
+    Alignment,
+    Asked,
+    Explanation,
+    Matches,
+    Move,
+    Moves,
+    Plan,
+    Questions,
+    Word,
+    Words,
+    WordsOf,
+)
 from summarily.spaces.explanations import explanation_html
 from summarily.spaces.scorecard import scoring
 from summarily.spaces.texts import Texts, pasted, uploaded
@@ -86,17 +102,25 @@ def test_every_metric_is_explained(name):
     assert len(re.sub(r"<[^>]*>", "", html)) > 40
 
 
+TEXTS = ("some metric", {"value": 0.5}, "a summary", ("a reference",))
+
+
+@dataclass(frozen=True)
+class Novel(Explanation):
+    """A kind that no picture is known for."""
+
+    anything: dict[str, Any]
+
+
 @pytest.mark.parametrize(
     ("explanation", "shown"),
     [
-        (
-            {"questions": [{"question": "Who won?", "answer": "Kenya <b>", "correct": True}]},
-            "Kenya &lt;b&gt;",
-        ),
-        ({"alignments": [{"precision": [{"token": "<a>", "match": "b", "similarity": 0.5}]}]}, "&lt;a&gt;"),
-        ({"flows": [{"from": "<cat>", "to": "dog", "mass": 1.0, "distance": 0.5}]}, "&lt;cat&gt;"),
-        ({"anything": {"inner": 1.5, "rows": [{"a": "<x>"}]}}, "&lt;x&gt;"),
-        ({}, "nothing to show"),
+        (Questions(*TEXTS, "", {}, [Asked("Who won?", "Kenya <b>", None, 0.5, False)]), "Kenya &lt;b&gt;"),
+        (Matches(*TEXTS, [Alignment(0, [Aligned("<a>", "b", 0.5, 1.0)], [])]), "&lt;a&gt;"),
+        (Moves(*TEXTS, [Plan(0, {}, 0.5, [Move("<cat>", "word", "dog", "word", 1.0, 0.5)])]), "&lt;cat&gt;"),
+        (Moves(*TEXTS, [Plan(0, {}, None, [])]), "nothing could be moved"),
+        (Words(*TEXTS, "adds", [WordsOf("a", "b", {}, [Word("<w>", 0.5)])]), "&lt;w&gt;"),
+        (Novel(*TEXTS, {"inner": 1.5, "rows": [{"a": "<x>"}]}), "&lt;x&gt;"),
     ],
 )
 def test_any_explanation_is_drawn_and_escaped(explanation, shown):

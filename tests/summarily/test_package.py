@@ -79,6 +79,7 @@ def test_the_wheel_carries_cards_apps_and_sample(wheel):
         for file in (f"{name}.py", "scorer.py", "README.md", "app.py", "requirements.txt"):
             assert f"summarily/metrics/{name}/{file}" in names
     assert "summarily/sample.jsonl" in names
+    assert "summarily/py.typed" in names, "type checkers read our types only if it is there"
     assert not any(name.startswith(("tests/", "metrics/", "modeling/")) for name in names)
     for path in (ROOT / "hub_cards").rglob("*.safetensors"):
         assert f"summarily/{path.relative_to(ROOT)}" in names

@@ -117,18 +117,18 @@ def test_naming_everybody_does_not_help_the_reader_that_takes_the_first():
 
 def test_explanation_shows_questions_answers_and_probabilities():
     explained = oracle().compute(["Merkel went to Oslo."], [REFERENCE]).explain(0)
-    assert explained["apes"] == 75.0
-    assert explained["passage"] == "@entity0 went to @entity1."
-    assert explained["questions"][0] == {
+    assert explained.values["apes"] == 75.0
+    assert explained.passage == "@entity0 went to @entity1."
+    assert explained.to_dict()["questions"][0] == {
         "question": "____ flew to Oslo.",
         "answer": "Angela Merkel",
         "predicted": "Angela Merkel",
         "probability": 1.0,
         "correct": True,
     }
-    last = explained["questions"][-1]
-    assert (last["answer"], last["predicted"], last["correct"]) == ("Microsoft", "Angela Merkel", False)
-    assert oracle().compute(["Nothing."], [REFERENCE]).explain(0)["questions"][0]["predicted"] is None
+    last = explained.questions[-1]
+    assert (last.answer, last.predicted, last.correct) == ("Microsoft", "Angela Merkel", False)
+    assert oracle().compute(["Nothing."], [REFERENCE]).explain(0).questions[0].predicted is None
 
 
 # --- ready questions ----------------------------------------------------------------------------------------
@@ -241,7 +241,7 @@ def test_a_prediction_cannot_write_ids_itself():
     honest = apes.compute(["Somebody met somebody."], ["Ann Lee flew to Oslo."])
     gamed = apes.compute(["@entity0 @entity1 met @placeholder."], ["Ann Lee flew to Oslo."])
     assert gamed.mean["apes"] == honest.mean["apes"] == 0
-    assert apes.explain("@entity99 met Ann Lee.", "Ann Lee flew to Oslo.")["names"].keys() <= {
+    assert apes.explain("@entity99 met Ann Lee.", "Ann Lee flew to Oslo.").names.keys() <= {
         "@entity0",
         "@entity1",
     }
@@ -277,9 +277,9 @@ def test_the_light_preset_is_shipped_and_batches_do_not_change_it():
 def test_an_entity_is_shown_by_the_name_it_had_first():
     """In the reference, then in the prediction: ids are the reader's, names are for people."""
     explained = oracle().compute(["Merkel met Wayne Rooney. Rooney left."], [REFERENCE]).explain(0)
-    assert explained["passage"] == "@entity0 met @entity3. @entity3 left."
-    assert explained["names"] == {"@entity0": "Angela Merkel", "@entity3": "Wayne Rooney"}
-    assert (explained["entities"], explained["salient_entities"]) == (3, 1)
+    assert explained.passage == "@entity0 met @entity3. @entity3 left."
+    assert explained.names == {"@entity0": "Angela Merkel", "@entity3": "Wayne Rooney"}
+    assert explained.values == {"apes": 50.0, "apes_entities": 3, "apes_salient_entities": 1}
 
 
 def test_everything_is_counted():

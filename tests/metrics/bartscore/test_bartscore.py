@@ -165,14 +165,14 @@ def test_a_model_without_decoder_is_refused():
 
 def test_explanations_add_up(bart):
     score = load("bartscore", model=bart).compute(["Snow fell."], [["Oslo had snow.", "Rain."]])
-    aligned = score.explain(0)["alignments"]
-    totals = [sum(t["similarity"] * t["weight"] for t in one["precision"]) for one in aligned]
+    aligned = score.explain(0).alignments
+    totals = [sum(t.similarity * t.weight for t in one.precision) for one in aligned]
     assert max(totals) == pytest.approx(score.mean["bartscore_precision"], rel=1e-5)
     likely = load("bartscore", model=bart, variant="likelihood", direction="prediction->reference")
     score = likely.compute(["Snow fell."], ["Oslo had snow."])
-    tokens = score.explain(0)["likelihoods"][0]["tokens"]
-    assert tokens[0]["token"] == "<s>" and tokens[-1]["token"] == "</s>"
-    assert sum(t["log_probability"] for t in tokens) / len(tokens) == pytest.approx(float(score), rel=1e-5)
+    tokens = score.explain(0).texts[0].words
+    assert tokens[0].word == "<s>" and tokens[-1].word == "</s>"
+    assert sum(t.value for t in tokens) / len(tokens) == pytest.approx(float(score), rel=1e-5)
 
 
 @pytest.mark.parametrize(
@@ -181,9 +181,8 @@ def test_explanations_add_up(bart):
 )
 def test_likelihoods_of_several_references_by_rule(bart, rule, expected):
     metric = load("bartscore", variant="likelihood", model=bart, multi_reference=rule)
-    values = {"bartscore_precision": [-1.0, -2.0, -2.0], "bartscore_recall": [-5.0, -3.0, -5.0]}
-    found = metric._over_references(values)  # F: -3, -2.5 and -3.5
-    assert tuple(found[key] for key in metric.keys) == pytest.approx(expected)
+    both_ways = [(-1.0, -5.0), (-2.0, -3.0), (-2.0, -5.0)]  # F: -3, -2.5 and -3.5
+    assert metric._over_references(both_ways) == pytest.approx(expected)
 
 
 def test_likelihood_counts_texts_and_tokens(bart):

@@ -144,7 +144,7 @@ def test_unsmoothed_idf_is_the_formula_of_the_thesis():
     metric = load("bertscore", idf="unsmoothed")
     references = ["snow fell", "snow fell slowly", "rain fell"]
     idf = metric.statistics(metric.state(references, references).examples)
-    tokenizer = metric.encoder.tokenizer
+    tokenizer = metric.reading.encoder.tokenizer
     snow, fell, slowly, cls = tokenizer.convert_tokens_to_ids(["snow", "fell", "slowly", "[CLS]"])
     assert idf(snow) == pytest.approx(0.405465, abs=1e-6)  # log(3 / 2)
     assert idf(fell) == idf(cls) == 0
@@ -157,7 +157,9 @@ def test_smoothed_idf_counts_a_token_that_no_reference_has():
     metric = load("bertscore", idf=True)
     references = ["snow fell", "snow fell slowly", "rain fell"]
     idf = metric.statistics(metric.state(references, references).examples)
-    found = map(idf, metric.encoder.tokenizer.convert_tokens_to_ids(["storm", "slowly", "snow", "fell"]))
+    found = map(
+        idf, metric.reading.encoder.tokenizer.convert_tokens_to_ids(["storm", "slowly", "snow", "fell"])
+    )
     assert list(found) == pytest.approx([math.log(4 / 1), math.log(4 / 2), math.log(4 / 3), 0.0])
 
 
@@ -266,12 +268,12 @@ def test_explanation_adds_up_to_the_score():
         ["Snow fell in Oslo.", "A dog barked."], ["Oslo had snow.", "The dog slept all day."]
     )
     explanation = score.explain(1)
-    assert explanation["bertscore"] == pytest.approx(score.per_example["bertscore"][1])
+    assert explanation.values["bertscore"] == pytest.approx(score.per_example["bertscore"][1])
     for side in ("precision", "recall"):
-        tokens = explanation["alignments"][0][side]
-        total = sum(token["similarity"] * token["weight"] for token in tokens)
+        tokens = getattr(explanation.alignments[0], side)
+        total = sum(token.similarity * token.weight for token in tokens)
         assert total == pytest.approx(score.per_example[f"bertscore_{side}"][1], abs=1e-5)
-    matches = {token["token"]: token["match"] for token in explanation["alignments"][0]["precision"]}
+    matches = {token.token: token.match for token in explanation.alignments[0].precision}
     assert matches["dog"] == "dog"
 
 
@@ -301,7 +303,7 @@ def test_half_precision_is_close_and_named():
 def test_scores_are_those_of_matching_by_hand():
     """The definition, token by token, for one pair."""
     metric = load("bertscore")
-    p, r = metric.encoder.encode(["Snow fell.", "Rain fell in Oslo."], [5])
+    p, r = metric.reading.encoder.encode(["Snow fell.", "Rain fell in Oslo."], [5])
     p_vectors = [v / v.norm() for v in p.states[5]]
     r_vectors = [v / v.norm() for v in r.states[5]]
     best_p = [max(float(torch.dot(v, w)) for w in r_vectors) for v in p_vectors][1:-1]

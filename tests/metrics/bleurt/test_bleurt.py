@@ -95,7 +95,7 @@ def test_only_as_many_references_are_read_as_asked_for():
     assert score.mean["bleurt"] == pytest.approx(one, abs=1e-5)
     assert score.counts["empty_references"] == 0
     assert "max_references:1" in str(score.signature)
-    assert len(score.explain(0)["references"]) == 1
+    assert len(score.explain(0).texts) == len(score.explain(0).references) == 1
 
 
 def test_reference_and_prediction_are_not_exchangeable():
@@ -168,19 +168,21 @@ def test_an_explanation_says_what_each_word_adds():
     metric = load("bleurt", model=tiny_bleurt())
     score = metric.compute(["Snow fell in Oslo."], [["Snow fell.", "Stocks fell."]])
     explained = score.explain(0)
-    assert explained["bleurt"] == pytest.approx(score.mean["bleurt"], abs=1e-5)
-    first = explained["references"][0]
-    assert [entry["word"] for entry in first["words"]] == ["Snow", "fell", "in", "Oslo."]
+    assert explained.values["bleurt"] == pytest.approx(score.mean["bleurt"], abs=1e-5)
+    first = explained.texts[0]
+    assert [entry.word for entry in first.words] == ["Snow", "fell", "in", "Oslo."]
     without = metric.compute(["Snow fell Oslo."], ["Snow fell."]).mean["bleurt"]
-    assert first["words"][2]["adds"] == pytest.approx(first["bleurt"] - without, abs=1e-5)
-    second = explained["references"][1]
+    assert first.words[2].value == pytest.approx(first.values["bleurt"] - without, abs=1e-5)
+    second = explained.texts[1]
     stocks = plain_scores(tiny_bleurt(), ["Stocks fell."] * 2, ["Snow fell in Oslo.", "fell in Oslo."])
-    assert second["bleurt"] == pytest.approx(stocks[0], abs=1e-5)
-    assert second["words"][0]["adds"] == pytest.approx(stocks[0] - stocks[1], abs=1e-5)
+    assert second.values["bleurt"] == pytest.approx(stocks[0], abs=1e-5)
+    assert second.words[0].value == pytest.approx(stocks[0] - stocks[1], abs=1e-5)
     mean = load("bleurt", model=tiny_bleurt(), multi_reference="mean")
     told = mean.explain("Snow fell in Oslo.", ["Snow fell.", "Stocks fell."])
-    assert told["bleurt"] == pytest.approx((first["bleurt"] + second["bleurt"]) / 2, abs=1e-5)
-    assert told["prediction"] == "Snow fell in Oslo." and told["metric"] == "bleurt"
+    assert told.values["bleurt"] == pytest.approx(
+        (first.values["bleurt"] + second.values["bleurt"]) / 2, abs=1e-5
+    )
+    assert told.prediction == "Snow fell in Oslo." and told.metric == "bleurt"
 
 
 def test_a_port_is_scored_too():
@@ -222,7 +224,7 @@ def test_adapters_are_folded_in_for_scoring():
         ({"multi_reference": "best"}, "multi_reference='best'"),
         ({"unit": "word"}, "unit='word'"),
         ({"dtype": "int8"}, "dtype='int8'"),
-        ({"max_length": 4}, "max_length=4; a pair needs at least 5"),
+        ({"max_length": 4}, "max_length=4; expected a whole number, at least 5"),
         ({"token_budget": 0}, "token_budget=0"),
         ({"max_references": 0}, "max_references=0"),
     ],

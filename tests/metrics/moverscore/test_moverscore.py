@@ -15,9 +15,11 @@ from scipy.optimize import linprog
 
 from summarily.metrics import InputError, MissingRequirement, load
 from summarily.metrics.encoding import Encoded
+from summarily.metrics.explanations import Plan
 from summarily.metrics.moverscore import ngrams
 from summarily.metrics.moverscore.ngrams import Keep, Kept, bags_of_ngrams, squared_distances
 from summarily.metrics.moverscore.scorer import Moverscore
+from summarily.metrics.options import EncoderOptions
 from tests.metrics import tiny
 
 # --- a plain implementation, one pair and one token at a time ---------------------------------------------
@@ -142,7 +144,7 @@ WORDS = {"east": (1, EAST), "north": (2, NORTH)}
 class TwoDirections:
     """Every word is a unit vector in the plane, in every layer, and there are no special tokens."""
 
-    identity, tokenizer_name, max_length, dtype = "two-directions", "words", 9, "float32"
+    identity, tokenizer_name, max_length, unusual_dtype = "two-directions", "words", 9, None
     pieces_are_marked = True
 
     def last_layers(self, count):
@@ -172,7 +174,7 @@ class TwoDirections:
 
 @pytest.fixture
 def by_hand(monkeypatch):
-    monkeypatch.setattr(Moverscore, "encoder", TwoDirections())
+    monkeypatch.setattr(EncoderOptions, "encoder", TwoDirections())
     return lambda **options: float(Moverscore(**options).compute(["east north"], ["east"]))
 
 
@@ -191,7 +193,7 @@ def test_numbers_derived_by_hand(by_hand):
 
 
 def test_numbers_derived_by_hand_with_idf(monkeypatch):
-    monkeypatch.setattr(Moverscore, "encoder", TwoDirections())
+    monkeypatch.setattr(EncoderOptions, "encoder", TwoDirections())
     predictions, references = ["east north", "east", "east"], ["east", "north", "north"]
     # Predictions: N = 3, "east" in 3, "north" in 1: idf log(4/4) = 0 and log(4/2) = 0.6931. References: each
     # token has a positive idf. So the first prediction is all "north", a right angle from "east":
@@ -273,24 +275,25 @@ def test_several_references_take_the_maximum_or_the_mean():
 def test_pieces_of_words_are_found_in_byte_level_tokens_too():
     folder = tiny.checkpoint("roberta")
     metric = load("moverscore", model=folder)
-    plan = metric.explain("unbelievableness fell", ["unbelievableness fell"])["plans"][0]["moves"]
-    moved = [move["from"].lstrip("Ġ") for move in plan]
+    plan = metric.explain("unbelievableness fell", ["unbelievableness fell"]).plans[0].flows
+    moved = [move.start.lstrip("Ġ") for move in plan]
     assert len(moved) == 4, moved  # <s>, the beginning of each word, </s>
     more = load("moverscore", model=folder, subwords=True).explain(
         "unbelievableness fell", ["unbelievableness fell"]
     )
-    assert len(more["plans"][0]["moves"]) > 4
+    assert len(more.plans[0].flows) > 4
 
 
 def test_the_plan_adds_up_to_the_score():
     score = load("moverscore", n_gram=2).compute(["Snow fell in Oslo."], [["Oslo had snow.", "Rain."]])
     explanation = score.explain(0)
-    for plan in explanation["plans"]:
-        assert sum(move["mass"] for move in plan["moves"]) == pytest.approx(1)
-        cost = sum(move["mass"] * move["distance"] for move in plan["moves"])
-        assert plan["moverscore"] == pytest.approx(1 - cost)
-    assert max(plan["moverscore"] for plan in explanation["plans"]) == pytest.approx(float(score), abs=1e-5)
-    assert explanation["plans"][0]["moves"][0]["from"].count(" ") == 1
+    for plan in explanation.plans:
+        assert sum(move.mass for move in plan.flows) == pytest.approx(1)
+        assert sum(move.cost for move in plan.flows) == pytest.approx(plan.distance)
+        assert plan.values["moverscore"] == pytest.approx(1 - plan.distance)
+    best = max(plan.values["moverscore"] for plan in explanation.plans)
+    assert best == pytest.approx(float(score), abs=1e-5)
+    assert explanation.plans[0].flows[0].start.count(" ") == 1
 
 
 @pytest.mark.parametrize(
@@ -398,21 +401,17 @@ def test_texts_and_tokens_are_counted_once_or_as_often_as_they_stand():
         [long, long, "."], [["snow", long], "", "snow"]
     )
     assert score.counts == {"truncated": 3, "empty_predictions": 1, "empty_references": 1}
-    encoder = load("moverscore", model=tiny.checkpoint("bert"), max_length=9).encoder
+    encoder = load("moverscore", model=tiny.checkpoint("bert"), max_length=9).reading.encoder
     assert score.cost["tokens"] == sum(len(text) for text in encoder.tokenize([long, "snow", "", "."]))
 
 
 def test_the_dearest_move_stands_first_and_the_signature_names_the_words():
     metric = load("moverscore", stop_words=["On", "the"])
-    moves = metric.explain("Snow fell in Oslo on Monday.", "Trains stood still.")["plans"][0]["moves"]
-    costs = [move["mass"] * move["distance"] for move in moves]
+    moves = metric.explain("Snow fell in Oslo on Monday.", "Trains stood still.").plans[0].flows
+    costs = [move.mass * move.distance for move in moves]
     assert costs == sorted(costs, reverse=True) and costs[0] > costs[-1]
-    assert "on" not in {move["from"] for move in moves}
-    assert metric.explain("", ["Snow.", "!"])["plans"][1] == {
-        "reference": "!",
-        "moverscore": 0.0,
-        "moves": [],
-    }
+    assert "on" not in {move.start for move in moves}
+    assert metric.explain("", ["Snow.", "!"]).plans[1] == Plan(1, {"moverscore": 0.0}, None, [])
     signatures = [
         str(load("moverscore", stop_words=words).signature()) for words in (["a", "B"], ["b", "A"], True)
     ]

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 import summarily.metrics.rouge.scorer as scorer_module
 from summarily.metrics import InputError, load
+from summarily.metrics.explanations import Token
 from summarily.metrics.rouge.scorer import TYPES, Rouge, skip_grams, skip_total
 
 ALL = list(TYPES)
@@ -121,22 +122,22 @@ def test_precision_and_recall_change_places_with_the_texts(first, second, chosen
 @pytest.mark.parametrize(
     ("chosen", "message"),
     [
-        ({"preset": "heavy"}, "preset is 'heavy'; expected 'light' or 'paper'"),
-        ({"mode": "java"}, "mode is 'java'; expected 'google' or 'perl'"),
+        ({"preset": "heavy"}, "preset='heavy'; expected 'light' or 'paper'"),
+        ({"mode": "java"}, "mode='java'; expected 'google' or 'perl'"),
         ({"types": "rouge1"}, r"types is a str; did you mean \['rouge1'\]"),
         ({"types": []}, "types is "),
         ({"types": ["rouge0"]}, "types has 'rouge0'; expected some of rouge1, "),
         ({"types": ["rouge1", "rouge1"]}, "types has 'rouge1' twice"),
-        ({"stemmer": "no"}, "stemmer is 'no'; expected True or False"),
-        ({"split_sentences": 1}, "split_sentences is 1; expected True or False"),
-        ({"multi_reference": "best"}, "multi_reference is 'best'"),
-        ({"alpha": 1.5}, "alpha is 1.5; expected a number, 0 to 1"),
-        ({"beta": float("nan")}, "beta is nan; expected a number, 0 or more"),
+        ({"stemmer": "no"}, "stemmer='no'; expected True or False"),
+        ({"split_sentences": 1}, "split_sentences=1; expected True or False"),
+        ({"multi_reference": "best"}, "multi_reference='best'"),
+        ({"alpha": 1.5}, "alpha=1.5; expected a number from 0 to 1"),
+        ({"beta": float("nan")}, "beta=nan; expected a number, at least 0"),
         ({"beta": 1.2, "types": ["rouge1"]}, "types has neither"),
-        ({"tokenizer": "spacy"}, "tokenizer is 'spacy'; expected 'ascii' or 'unicode' or 'white_space'"),
-        ({"limit_bytes": 0}, "limit_bytes is 0; expected a positive whole number"),
-        ({"limit_words": True}, "limit_words is True"),
-        ({"limit_words": 2.5}, "limit_words is 2.5"),
+        ({"tokenizer": "spacy"}, "tokenizer='spacy'; expected 'ascii', 'unicode' or 'white_space'"),
+        ({"limit_bytes": 0}, "limit_bytes=0; expected a whole number, at least 1"),
+        ({"limit_words": True}, "limit_words=True"),
+        ({"limit_words": 2.5}, "limit_words=2.5"),
         ({"limit_words": 5, "limit_bytes": 5}, "exclude each other"),
         ({"wordnet_exceptions": "here"}, 'only read with mode="perl" and stemmer=True'),
         (
@@ -301,7 +302,7 @@ def test_five_megabytes_take_seconds(joint):
 def test_explanation_adds_up_to_the_score(prediction, references, chosen):
     metric = Rouge(types=ALL, **chosen)
     score = metric.compute([prediction], [references])
-    why = json.loads(json.dumps(score.explain(0)))
+    why = json.loads(json.dumps(score.explain(0).to_dict()))
     for name in ALL:
         kind = why["types"][name]
         assert (kind["precision"], kind["recall"], kind["f"]) == (
@@ -332,8 +333,8 @@ def test_places_are_those_of_the_tokens_that_are_scored(text, chosen):
 
 def test_explanation_shows_what_was_matched_where():
     why = Rouge(types=["rouge2", "rougeL"]).explain("A cat sat. Down!", ["no", "The cat sat down"])
-    assert why["types"]["rouge2"]["reference"] == 1
-    assert why["types"]["rouge2"]["matches"] == [
+    assert why.types["rouge2"].reference == 1
+    assert why.to_dict()["types"]["rouge2"]["matches"] == [
         {
             "reference": 1,
             "gram": ["cat", "sat"],
@@ -349,15 +350,15 @@ def test_explanation_shows_what_was_matched_where():
             "reference_positions": [[2, 3]],
         },
     ]
-    last = why["types"]["rougeL"]["matches"][-1]
-    assert (last["token"], last["prediction_spans"], last["reference_span"]) == ("down", [[11, 15]], [12, 16])
-    assert why["prediction"]["tokens"][3] == {"text": "down", "start": 11, "end": 15}
+    last = why.types["rougeL"].matches[-1]
+    assert (last.token, last.prediction_spans, last.reference_span) == ("down", [(11, 15)], (12, 16))
+    assert why.prediction_tokens[3] == Token("down", 11, 15)
 
 
 def test_explanation_of_lsum_marks_clipped_words():
     # Both reference lines find the one "a" of the prediction; it counts once.
-    why = Rouge(types=["rougeLsum"]).explain("a b\nc", "a x\na y")["types"]["rougeLsum"]
-    assert [(match["token"], match["counted"]) for match in why["matches"]] == [("a", True), ("a", False)]
+    why = Rouge(types=["rougeLsum"]).explain("a b\nc", "a x\na y").types["rougeLsum"]
+    assert [(match.token, match.counted) for match in why.matches] == [("a", True), ("a", False)]
 
 
 # --- documentation ----------------------------------------------------------------------------------------
@@ -382,19 +383,19 @@ def test_examples_in_the_card():
 
 def test_explained_skip_bigrams_are_those_that_were_counted():
     # At most four words stand between the two of a pair: "a f" is one, "a g" is none.
-    why = Rouge(types=["rougeSU4"]).explain("a b c d e f g", "a b c d e f g")["types"]["rougeSU4"]
-    found = {tuple(match["gram"]): match["count"] for match in why["matches"]}
+    why = Rouge(types=["rougeSU4"]).explain("a b c d e f g", "a b c d e f g").types["rougeSU4"]
+    found = {match.gram: match.count for match in why.matches}
     assert found == dict(Counter(skip_grams(list("abcdefg"))))
     assert ("a", "f") in found and ("a", "g") not in found and ("g",) not in found
-    assert sum(found.values()) == why["per_reference"][0]["hits"] == skip_total(7) == 6 + 6 + 5 + 4 + 3 + 2
+    assert sum(found.values()) == why.per_reference[0].hits == skip_total(7) == 6 + 6 + 5 + 4 + 3 + 2
 
 
 @settings(deadline=None, max_examples=50)
 @given(*[st.lists(st.sampled_from("abcd"), max_size=12).map(" ".join)] * 2)
 def test_explained_grams_add_up_to_the_hits(prediction, reference):
-    types = Rouge(types=["rouge1", "rouge3", "rougeSU4"]).explain(prediction, reference)["types"]
+    types = Rouge(types=["rouge1", "rouge3", "rougeSU4"]).explain(prediction, reference).types
     for name, why in types.items():
-        assert sum(match["count"] for match in why["matches"]) == why["per_reference"][0]["hits"], name
+        assert sum(match.count for match in why.matches) == why.per_reference[0].hits, name
 
 
 # --- weighted F -------------------------------------------------------------------------------------------
@@ -421,8 +422,8 @@ def test_beta_weighs_recall_of_subsequences_alone():
     assert score.mean["rougeL"] == pytest.approx(by_hand, abs=1e-12) != plain["rougeL"]
     assert score.mean["rouge1"] == plain["rouge1"]
     assert "|beta:1.2|" in str(score.signature) and "alpha" not in str(score.signature)
-    why = Rouge(beta=1.2).explain(PLAIN, [PASSAGE])["types"]["rougeL"]
-    assert why["f"] == why["per_reference"][0]["f"] == score.mean["rougeL"]
+    why = Rouge(beta=1.2).explain(PLAIN, [PASSAGE]).types["rougeL"]
+    assert why.f == why.per_reference[0].f == score.mean["rougeL"]
 
 
 def test_the_best_of_several_references_is_by_the_weighted_value():
@@ -438,6 +439,6 @@ def test_white_space_tokens_keep_their_punctuation():
     spaced = Rouge(types=["rouge1"], tokenizer="white_space")
     assert spaced.compute(["It 's 5 ."], ["it 's 6 ."]).mean["rouge1"] == 0.75
     assert spaced.compute(["end."], ["end ."]).mean["rouge1"] == 0.0
-    tokens = spaced.explain("It 's ok.", ["x"])["prediction"]["tokens"]
-    assert [token["text"] for token in tokens] == ["it", "'s", "ok."]
-    assert [token["start"] for token in tokens] == [0, 3, 6]
+    tokens = spaced.explain("It 's ok.", ["x"]).prediction_tokens
+    assert [token.text for token in tokens] == ["it", "'s", "ok."]
+    assert [token.start for token in tokens] == [0, 3, 6]

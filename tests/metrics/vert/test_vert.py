@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 
 import numpy as np
@@ -10,6 +9,7 @@ import pytest
 import torch
 
 from summarily.metrics import load
+from summarily.metrics.explanations import Plan
 from summarily.metrics.vert.scorer import cosine, vert_from_parts
 from summarily.modeling.infersent.configuration_infersent import InferSentConfig
 from summarily.modeling.infersent.modeling_infersent import InferSentModel
@@ -111,12 +111,11 @@ def test_clipped_pairs_are_counted():
 
 def test_explanation_has_sub_scores_and_flows_for_each_reference():
     explanation = load("vert").explain("Snow fell.", ["Snow melted.", ""])
-    json.dumps(explanation, allow_nan=False)
-    first, second = explanation["references"]
-    assert explanation["vert"] == pytest.approx((first["vert"] + second["vert"]) / 2)
-    assert sum(flow["cost"] for flow in first["flows"]) == pytest.approx(first["distance"])
-    assert {flow["from"] for flow in first["flows"]} == {"snow", "fell"}
-    assert second == {"vert": 0.0, "similarity": 0.0, "distance": 5.0, "flows": []}
+    first, second = explanation.plans
+    assert explanation.values["vert"] == pytest.approx((first.values["vert"] + second.values["vert"]) / 2)
+    assert sum(flow.cost for flow in first.flows) == pytest.approx(first.distance)
+    assert {flow.start for flow in first.flows} == {"snow", "fell"}
+    assert second == Plan(1, {"vert": 0.0, "vert_similarity": 0.0, "vert_distance": 5.0}, 5.0, [])
 
 
 @pytest.mark.parametrize("alpha", [0, -1, math.inf, math.nan])
@@ -158,9 +157,9 @@ def test_too_many_words_are_cut_and_counted(monkeypatch):
     monkeypatch.setattr(scorer, "_MAX_POINTS", 1)
     score = load("vert").compute(["cat cat dog", "cat"], [["stocks stocks snow", "cat"], "cat"])
     assert score.counts["truncated"] == 2, "one of two points against two, and against one"
-    distances = score.explain(0)["references"]
+    plans = score.explain(0).plans
     monkeypatch.undo()
-    assert distances[0]["distance"] == parts("cat", "stocks")[2], "the heaviest are left"
+    assert plans[0].distance == parts("cat", "stocks")[2], "the heaviest are left"
 
 
 def test_cosines_of_equal_and_empty_vectors():

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import pickle
 from types import SimpleNamespace
@@ -11,7 +10,9 @@ import numpy as np
 import ot
 import pytest
 
-from summarily.metrics import load, movers, transport
+from summarily.metrics import load, transport
+from summarily.metrics.movers import bags as bag_rules
+from summarily.metrics.options import StopWords
 from summarily.support.errors import InputError
 from summarily.support.text import STOP_WORDS, sentences, word_texts
 from summarily.support.vectors import load as load_vectors
@@ -212,26 +213,27 @@ def test_bad_options_are_refused_by_name(name, case):
 @every_metric
 def test_explanation_is_a_plan_that_adds_up_to_the_score(name):
     explanation = load(name).explain(PREDICTION, ["Stocks fell.", REFERENCE])
-    json.dumps(explanation, allow_nan=False)
-    assert explanation["reference"] == 1
-    flows = explanation["flows"]
-    assert sum(flow["mass"] for flow in flows) == pytest.approx(1)
-    assert sum(flow["cost"] for flow in flows) == pytest.approx(explanation["distance"])
-    assert math.exp(-explanation["distance"]) == pytest.approx(explanation["score"])
-    assert explanation["score"] == score(name, PREDICTION, ["Stocks fell.", REFERENCE])
-    units = {flow["from_unit"] for flow in flows} | {flow["to_unit"] for flow in flows}
+    (plan,) = explanation.plans
+    assert plan.reference == 1
+    flows = plan.flows
+    assert sum(flow.mass for flow in flows) == pytest.approx(1)
+    assert sum(flow.cost for flow in flows) == pytest.approx(plan.distance)
+    assert math.exp(-plan.distance) == pytest.approx(plan.values[name])
+    assert plan.values == explanation.values == {name: score(name, PREDICTION, ["Stocks fell.", REFERENCE])}
+    units = {flow.start_unit for flow in flows} | {flow.end_unit for flow in flows}
     assert units == {"wms": {"word"}, "sms": {"sentence"}, "s_wms": {"word", "sentence"}}[name]
-    words = {flow["from"] for flow in flows if flow["from_unit"] == "word"}
+    words = {flow.start for flow in flows if flow.start_unit == "word"}
     assert words == (set() if name == "sms" else set(word_texts(PREDICTION)) - STOP_WORDS)
     if name != "wms":
-        told = {flow["from"] for flow in flows if flow["from_unit"] == "sentence"}
+        told = {flow.start for flow in flows if flow.start_unit == "sentence"}
         assert told == set(sentences(PREDICTION))
 
 
 @every_metric
 def test_nothing_to_compare_has_an_explanation_without_flows(name):
-    assert load(name).explain("", "Snow fell.") == {
-        "metric": name, "score": 0.0, "reference": 0, "distance": None, "flows": [],
+    assert load(name).explain("", "Snow fell.").to_dict() == {
+        "metric": name, name: 0.0, "prediction": "", "references": ["Snow fell."],
+        "plans": [{"reference": 0, name: 0.0, "distance": None, "flows": []}],
     }  # fmt: skip
 
 
@@ -246,7 +248,7 @@ def contextual(name: str, **options):
 @pytest.mark.parametrize("context", ["text", "sentence"])
 def test_contextual_score_equals_a_plain_implementation(name, context):
     metric = contextual(name, context=context, layers=[1, 2])
-    encoder = metric.embedder.encoder
+    encoder = metric.embedder.reading.encoder
     bags = []
     for text in (PREDICTION, REFERENCE):
         points, masses = [], []
@@ -332,20 +334,20 @@ def test_pairs_are_cut_to_the_square_of_the_limit(sizes, expected):
         return transport.Cloud(np.arange(float(size))[:, None], np.arange(1, size + 1))
 
     clouds = [cloud(size) for size in sizes]
-    cut = movers.fit(*clouds, max_points=4)
+    cut = bag_rules.fit(*clouds, max_points=4)
     assert tuple(map(len, cut)) == expected
-    assert movers.most_points(*clouds, max_points=4) == min(16 // min(*sizes, 4), 32)
+    assert bag_rules.most_points(*clouds, max_points=4) == min(16 // min(*sizes, 4), 32)
     for whole, part in zip(clouds, cut, strict=True):  # the heaviest, in their order
         assert part.masses.tolist() == whole.masses.tolist()[len(whole) - len(part) :]
     bags = [SimpleNamespace(cloud=cloud) for cloud in clouds]
-    assert movers.too_many(*bags, max_points=4) == (expected != sizes)
-    assert not movers.too_many(bags[0], SimpleNamespace(cloud=None), 4)
+    assert bag_rules.too_many(*bags, max_points=4) == (expected != sizes)
+    assert not bag_rules.too_many(bags[0], SimpleNamespace(cloud=None), 4)
 
 
 def test_the_larger_side_is_bounded_too():
     one, many = (transport.Cloud(np.arange(float(n))[:, None], np.ones(n, int)) for n in (1, 200))
-    assert movers.most_points(one, many, 10) == 80, "8 times the limit, though 100 distances would fit"
-    assert tuple(map(len, movers.fit(one, many, 10))) == (1, 80)
+    assert bag_rules.most_points(one, many, 10) == 80, "8 times the limit, though 100 distances would fit"
+    assert tuple(map(len, bag_rules.fit(one, many, 10))) == (1, 80)
 
 
 @every_metric
@@ -373,13 +375,14 @@ def test_unknown_words_are_the_same_only_if_they_are_as_often(name):
 def test_flows_stand_by_what_they_cost(name):
     metric = load(name, multi_reference="mean")
     told = metric.explain(PREDICTION, ["Stocks fell.", REFERENCE])
-    costs = [flow["cost"] for flow in told["flows"]]
+    (plan,) = told.plans
+    costs = [flow.cost for flow in plan.flows]
     assert costs == sorted(costs, reverse=True) and costs[0] > 0
-    assert all(flow["cost"] == flow["mass"] * flow["distance"] for flow in told["flows"])
+    assert all(flow.cost == flow.mass * flow.distance for flow in plan.flows)
     each = [score(name, PREDICTION, reference) for reference in ("Stocks fell.", REFERENCE)]
-    assert told["score"] == pytest.approx(sum(each) / 2) and told["reference"] == 1
-    assert math.exp(-told["distance"]) == pytest.approx(each[1])
-    assert {flow["to"] for flow in told["flows"] if flow["to_unit"] == "word"} <= set(word_texts(REFERENCE))
+    assert told.values[name] == pytest.approx(sum(each) / 2) and plan.reference == 1
+    assert math.exp(-plan.distance) == pytest.approx(each[1])
+    assert {flow.end for flow in plan.flows if flow.end_unit == "word"} <= set(word_texts(REFERENCE))
 
 
 def test_a_contextual_text_is_cut_after_the_sentence_that_reaches_the_limit():
@@ -399,12 +402,12 @@ def test_layers_are_named_once_and_in_order():
 
 
 def test_stop_words_are_words_in_any_case_and_order():
-    assert movers.chosen_stop_words(["The", "a"]) == (frozenset({"the", "a"}), "custom-2-11a3ae8f")
-    assert movers.chosen_stop_words({"a", "THE"})[1] == "custom-2-11a3ae8f"
-    assert movers.chosen_stop_words(False) == (frozenset(), "none")
-    for wrong in ("the", ["the", 1]):
+    assert StopWords.of(["The", "a"]) == StopWords.of({"a", "THE"}) == StopWords(frozenset({"the", "a"}))
+    assert StopWords.of({"a", "THE"}).named() == "custom-2-11a3ae8f"
+    assert StopWords.of(False) == StopWords(frozenset()) and StopWords.of(()).named() == "none"
+    for wrong in ("the", ["the", 1], 1):
         with pytest.raises(InputError, match="expected True, False, or a collection of words"):
-            movers.chosen_stop_words(wrong)
+            StopWords.of(wrong)
     for infinite in (math.inf, -math.inf):
         with pytest.raises(InputError, match="expected a finite number"):
             load("wms", on_empty=infinite)
