@@ -243,21 +243,19 @@ def test_the_signature_says_what_ran(bart):
 def test_an_explanation_takes_one_reference_or_several(bart):
     metric = load("bartscore", model=bart)
     one, several = metric.explain("Snow fell.", "Rain."), metric.explain("Snow fell.", ["Rain.", "Snow."])
-    assert [part["reference"] for part in one["alignments"]] == ["Rain."] and one[
-        "prediction"
-    ] == "Snow fell."
-    assert [part["reference"] for part in several["alignments"]] == ["Rain.", "Snow."]
+    assert [part.reference for part in one.alignments] == [0] and one.references == ("Rain.",)
+    assert [part.reference for part in several.alignments] == [0, 1] and one.prediction == "Snow fell."
     score = metric.compute(["Snow fell."], [["Rain.", "Snow."]])
-    assert several["bartscore"] == pytest.approx(float(score), abs=1e-5)
+    assert several.values["bartscore"] == pytest.approx(float(score), abs=1e-5)
     told = load("bartscore", model=bart, variant="likelihood").explain("Snow fell.", ["Rain.", "Snow."])
-    directions = [(part["given"], part["target"]) for part in told["likelihoods"]]
+    directions = [(part.given, part.text) for part in told.texts]
     assert directions == [
         ("Rain.", "Snow fell."),
         ("Snow.", "Snow fell."),
         ("Snow fell.", "Rain."),
         ("Snow fell.", "Snow."),
     ]
-    assert told["bartscore_precision"] == pytest.approx(
+    assert told.values["bartscore_precision"] == pytest.approx(
         max(by_hand(bart, text, "Snow fell.") for text in ("Rain.", "Snow.")), abs=1e-5
     )
 
