@@ -37,7 +37,7 @@ class Bertscore(Metric):
         prefix_space: put a space before a text, which matters to byte-level tokenizers.
         device, dtype, token_budget, cache_folder: see `encoding.encoder`.
 
-    An empty text scores 0 against anything, as in bert_score.
+    An empty text scores 0 against anything, as in bert_score, which rescales that too.
 
     Example:
         >>> score = Bertscore().compute(["a cat sat"], ["a cat sat down"])
