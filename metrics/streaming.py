@@ -421,7 +421,7 @@ def _statistics(
         )
     for examples in _example_windows(read(), columns, on_error, window):
         for label, metric in counting.items():
-            counted = metric.statistics(examples)
+            counted = metric.statistics(metric.cut_references(examples))
             found[label] = counted if found[label] is None else found[label] + counted
     return found
 
