@@ -403,7 +403,7 @@ class State:
         return State(self.metric, self.examples + other.examples)
 
     def score(self, confidence: float | None = None) -> Score:
-        from summarily.metrics.scorecard import score_examples
+        from summarily.metrics.engine import score_examples
 
         return score_examples([self.metric], self.examples, confidence=confidence, progress=False)[
             self.metric.name

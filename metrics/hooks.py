@@ -90,7 +90,7 @@ class ComputeMetrics:
         return self._score(examples)
 
     def _score(self, examples: Sequence[Example]) -> dict[str, float]:
-        from summarily.metrics.scorecard import score_examples
+        from summarily.metrics.engine import score_examples
 
         scores = score_examples(self.metrics, examples, progress=False)
         keys = [key for score in scores.values() for key in score.per_example]

@@ -22,8 +22,9 @@ import numpy as np
 
 from summarily.metrics import load_all
 from summarily.metrics.base import Example, Interval, Metric, Score, add_counts, make_examples
+from summarily.metrics.engine import Tally, grouped_by_reference, score_rows
 from summarily.metrics.resampling import deviations_of, mean_and_error, moments, studentised_bounds
-from summarily.metrics.scorecard import Scorecard, _grouped_by_reference, _score_rows, _Tally
+from summarily.metrics.scorecard import Scorecard
 from summarily.support.errors import FileError, InputError
 from summarily.support.files import write_atomically
 from summarily.support.keys import Key, keyed
@@ -156,7 +157,7 @@ class _Sums:
         self.moments: dict[str, np.ndarray] = {}
         """By group of keys ("weighted" and "plain"): the sums of `moments`, of all rows and of each resample."""
 
-    def add(self, tally: _Tally, draws: np.ndarray | None) -> None:
+    def add(self, tally: Tally, draws: np.ndarray | None) -> None:
         order = np.argsort(tally.rows)
         columns = {key: np.array(values)[order] for key, values in tally.per_example.items()}
         weights = None if tally.weights is None else np.array(tally.weights)[order]
@@ -329,8 +330,8 @@ def score_stream(
         while part := list(itertools.islice(stream, window)):
             examples, places, errors = _examples(part, done.read, names, on_error)
             if examples:
-                order = _grouped_by_reference(examples)
-                tallies = _score_rows(chosen, examples, statistics, order, False)
+                order = grouped_by_reference(examples)
+                tallies = score_rows(chosen, examples, statistics, order, False)
                 draws = None if confidence is None else poisson_draws(done.scored, len(examples))
                 for label, tally in tallies.items():
                     sums[label].add(tally, draws)
@@ -492,7 +493,7 @@ class _Kept:
             total.restore(state["sums"][label], own)
         return done
 
-    def write(self, done: _Progress, places: Sequence[int], tallies: Mapping[str, _Tally]) -> None:
+    def write(self, done: _Progress, places: Sequence[int], tallies: Mapping[str, Tally]) -> None:
         """The scores of one window, in the order of its rows."""
         import pyarrow
         import pyarrow.parquet
@@ -584,9 +585,9 @@ class scorer:
         names = list(batch)
         rows = [dict(zip(names, values, strict=True)) for values in zip(*batch.values(), strict=True)]
         examples, _, _ = _examples(rows, 0, self.columns, "stop")
-        order = _grouped_by_reference(examples)
-        tallies = _score_rows(self._loaded, examples, dict.fromkeys(self._loaded), order, False)
-        keys: list[str] = [Key(key) for tally in tallies.values() for key in tally.per_example]
+        order = grouped_by_reference(examples)
+        tallies = score_rows(self._loaded, examples, dict.fromkeys(self._loaded), order, False)
+        keys = [Key(key) for tally in tallies.values() for key in tally.per_example]
         found = {}
         for label, tally in tallies.items():
             places = np.argsort(tally.rows)

@@ -15,19 +15,20 @@ from summarily.support import hooks
 from summarily.support.version import __version__
 
 if TYPE_CHECKING:
+    from summarily.metrics.comparison import Comparison, compare
     from summarily.metrics.hooks import compute_metrics, reward
-    from summarily.metrics.scorecard import Comparison, Scorecard, compare, score
+    from summarily.metrics.scorecard import Scorecard, score
     from summarily.metrics.streaming import score_stream, scorer
     from summarily.modeling.generation.summarizer import Summarizer, checkpoint
     from summarily.support.sample import load_sample
 
 _WHERE = {
     "score": "summarily.metrics.scorecard",
-    "compare": "summarily.metrics.scorecard",
+    "compare": "summarily.metrics.comparison",
     "Scorecard": "summarily.metrics.scorecard",
     "score_stream": "summarily.metrics.streaming",
     "scorer": "summarily.metrics.streaming",
-    "Comparison": "summarily.metrics.scorecard",
+    "Comparison": "summarily.metrics.comparison",
     "compute_metrics": "summarily.metrics.hooks",
     "reward": "summarily.metrics.hooks",
     "load_sample": "summarily.support.sample",

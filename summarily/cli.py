@@ -255,7 +255,7 @@ def _score_stream(options: argparse.Namespace) -> int:
 
 
 def _compare(options: argparse.Namespace) -> int:
-    from summarily.metrics.scorecard import compare
+    from summarily.metrics.comparison import compare
 
     references, sources, table = _references(options)
     if options.sample:

@@ -66,6 +66,8 @@ MODULES = {
     "metrics.resampling": ("test_resampling.py",),
     "metrics.rouge.lcs": ("rouge/test_lcs.py", "rouge/test_rouge.py"),
     "metrics.rouge.scorer": ("rouge/test_rouge.py", "rouge/test_against_rouge_score.py"),
+    "metrics.comparison": ("test_scorecard.py",),
+    "metrics.engine": ("test_scorecard.py",),
     "metrics.scorecard": ("test_scorecard.py",),
     "metrics.transport": ("test_transport.py", "wms/test_movers.py"),
     "metrics.vert.scorer": ("vert",),

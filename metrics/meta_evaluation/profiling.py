@@ -64,7 +64,7 @@ def _in_own_process(metric: Metric, examples: Sequence[Example]) -> dict[str, fl
 
 
 def _measure(metric: Metric, examples: Sequence[Example]) -> dict[str, float]:
-    from summarily.metrics.scorecard import score_examples
+    from summarily.metrics.engine import score_examples
 
     with Meter() as whole:
         with Meter() as loading:

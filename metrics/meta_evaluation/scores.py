@@ -24,7 +24,7 @@ from summarily.metrics import load, load_all
 from summarily.metrics.base import Example, Metric, Score, Values
 
 # The two halves of `score_examples`: here the statistics are of all examples, and the work is of those missing.
-from summarily.metrics.scorecard import _grouped_by_reference, _score_rows
+from summarily.metrics.engine import grouped_by_reference, score_rows
 from summarily.support.errors import InputError, first_line
 from summarily.support.files import write_atomically
 from summarily.support.inputs import literal, parse_json
@@ -89,7 +89,7 @@ class ScoreStore:
             for label, metric in metrics.items()
         }
         missing = {label: self._missing(numbers[label], digests) for label in metrics}
-        order = _grouped_by_reference(examples)
+        order = grouped_by_reference(examples)
         # Metrics that lack the same rows run together and share their encoder passes.
         together: dict[tuple[int, ...], list[str]] = {}
         for label, lacking in missing.items():
@@ -98,7 +98,7 @@ class ScoreStore:
             for start in range(0, len(rows), ROWS_AT_ONCE):
                 part = rows[start : start + ROWS_AT_ONCE]
                 chosen = {label: metrics[label] for label in labels}
-                tallies = _score_rows(chosen, examples, statistics, part, progress)
+                tallies = score_rows(chosen, examples, statistics, part, progress)
                 for label, tally in tallies.items():
                     self._keep(numbers[label], digests, tally)
                     self.computed[label] = self.computed.get(label, 0) + len(part)

@@ -12,7 +12,8 @@ from typing import Any
 
 from summarily.metrics import METRICS, load_all, metric_class
 from summarily.metrics.base import Score
-from summarily.metrics.scorecard import Comparison, Pair, Scorecard, compare, score
+from summarily.metrics.comparison import Comparison, Pair, compare
+from summarily.metrics.scorecard import Scorecard, score
 from summarily.spaces.explanations import explanation_html
 from summarily.spaces.markup import COLOURS, Bar, bar_chart, note, number, table
 from summarily.spaces.serving import csv_cell, sentence

@@ -13,7 +13,7 @@ import evaluate
 import pytest
 
 from summarily.cli import main
-from summarily.metrics import METRICS, scorecard
+from summarily.metrics import METRICS, engine
 from summarily.metrics.base import Score
 from summarily.support import weights
 from summarily.support.errors import InputError
@@ -58,7 +58,7 @@ def test_score_does_not_depend_on_order(name):
 @pytest.mark.parametrize("size", [1, 3])
 def test_score_does_not_depend_on_batch_size_or_padding(name, size, monkeypatch):
     whole = fresh(name, *corpus())
-    monkeypatch.setattr(scorecard, "CHUNK_EXAMPLES", size)
+    monkeypatch.setattr(engine, "CHUNK_EXAMPLES", size)
     same(name, whole, fresh(name, *corpus()))
 
 

@@ -14,8 +14,8 @@ import pytest
 import summarily
 from summarily.metrics import Metric, Values, load
 from summarily.metrics.base import Score, Signature, make_examples
+from summarily.metrics.engine import Tally
 from summarily.metrics.resampling import holm, mean_intervals, paired_test
-from summarily.metrics.scorecard import _Tally
 from summarily.support.errors import InputError, MissingRequirement
 from summarily.support.files import write_atomically
 from summarily.support.keys import Key
@@ -417,9 +417,9 @@ def test_metrics_share_their_encoder_passes_and_all_are_charged_for_them():
 
 
 def test_chunks_are_bounded_by_characters_too(monkeypatch):
-    from summarily.metrics import scorecard
+    from summarily.metrics import engine
 
-    monkeypatch.setattr(scorecard, "CHUNK_CHARACTERS", 10)
+    monkeypatch.setattr(engine, "CHUNK_CHARACTERS", 10)
     metric = Lengths()
     # With a reference of one and a source of two characters: 5 + 5, then 6, then 20 alone, then 5.
     metric.compute(["aa", "aa", "aaa", "a" * 17, "aa"], ["r"] * 5, ["ss"] * 5)
@@ -427,7 +427,7 @@ def test_chunks_are_bounded_by_characters_too(monkeypatch):
 
 
 def test_work_of_several_processes_is_merged():
-    first, second = _Tally(), _Tally()
+    first, second = Tally(), Tally()
     first.add(
         [0, 2],
         Values({"x": [1, 3]}, {"seen": 2}, tokens=5, weights=[1, 1]),
@@ -459,21 +459,21 @@ def test_weights_and_values_return_to_the_order_they_were_given_in():
 
 @pytest.mark.parametrize("world", [2, 3, 5])
 def test_processes_share_the_rows_without_gaps(world, monkeypatch):
-    from summarily.metrics import scorecard
+    from summarily.metrics import engine
 
     predictions, references = ["a" * n for n in range(1, 12)], ["x", "y", "z", "x"] * 2 + ["x", "y", "w"]
     parts, shown = [], []
-    original = scorecard._score_rows
+    original = engine.score_rows
 
     def score_rows(*arguments):
         parts.append(original(*arguments))
         shown.append(arguments[-1])
         return parts[-1]
 
-    monkeypatch.setattr(scorecard, "_score_rows", score_rows)
-    monkeypatch.setattr(scorecard, "_gather", lambda tallies: tallies)
+    monkeypatch.setattr(engine, "score_rows", score_rows)
+    monkeypatch.setattr(engine, "_gather", lambda tallies: tallies)
     for rank in range(world):
-        monkeypatch.setattr(scorecard, "rank_and_world", lambda rank=rank: (rank, world))
+        monkeypatch.setattr(engine, "rank_and_world", lambda rank=rank: (rank, world))
         summarily.score(predictions, references, metrics=Lengths(), distributed=True, progress=True)
     rows = [row for part in parts for row in part["lengths"].rows]
     assert sorted(rows) == list(range(11)) and rows[:5] == [0, 3, 4, 7, 8], "equal references stand together"
@@ -481,10 +481,10 @@ def test_processes_share_the_rows_without_gaps(world, monkeypatch):
     assert all(part["lengths"].cost["processes"] == world for part in parts)
     assert shown == [True] + [False] * (world - 1), "one process shows how far it is"
 
-    whole = _Tally()
+    whole = Tally()
     for part in parts:
         whole.merge(part["lengths"])
-    monkeypatch.setattr(scorecard, "_gather", lambda tallies: {"lengths": whole})
+    monkeypatch.setattr(engine, "_gather", lambda tallies: {"lengths": whole})
     score = summarily.score(predictions, references, metrics=Lengths(), distributed=True)["lengths"]
     assert score.per_example["lengths"] == [float(n) for n in range(1, 12)] and score.counts == {"seen": 11}
 
@@ -568,9 +568,9 @@ def test_tables_show_every_number():
 
 
 def test_chunks_hold_as_much_as_they_may(monkeypatch):
-    from summarily.metrics import scorecard
+    from summarily.metrics import engine
 
-    monkeypatch.setattr(scorecard, "CHUNK_EXAMPLES", 3)
+    monkeypatch.setattr(engine, "CHUNK_EXAMPLES", 3)
     metric = Lengths()
     metric.compute(["a"] * 7, ["r"] * 7)
     assert metric.calls == [3, 3, 1]

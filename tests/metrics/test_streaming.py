@@ -235,15 +235,15 @@ def test_a_killed_stream_goes_on_to_the_same_numbers(tmp_path, method, call, aft
     from summarily.metrics import streaming
 
     scored = []
-    score_rows = streaming._score_rows
-    streaming._score_rows = lambda metrics, examples, *rest: (
+    score_rows = streaming.score_rows
+    streaming.score_rows = lambda metrics, examples, *rest: (
         scored.append(len(examples)),
         score_rows(metrics, examples, *rest),
     )[1]
     try:
         found = score_stream(table, output=output, window=50, **OPTIONS)["rouge"]
     finally:
-        streaming._score_rows = score_rows
+        streaming.score_rows = score_rows
     assert sum(scored) < len(ROWS), "what was kept is not scored again"
     again = score_stream(ROWS, window=50, **OPTIONS)["rouge"]
     assert found.mean == again.mean and found.interval == again.interval and found.counts == again.counts

@@ -8,6 +8,7 @@ import pytest
 
 from summarily.metrics import load
 from summarily.metrics.base import Example, Score, Signature, make_examples
+from summarily.metrics.engine import score_examples
 from summarily.metrics.meta_evaluation import (
     benchmark,
     corruption,
@@ -32,7 +33,6 @@ from summarily.metrics.meta_evaluation.scores import (
     significant,
 )
 from summarily.metrics.meta_evaluation.thesis import thesis_tables
-from summarily.metrics.scorecard import score_examples
 from summarily.support.errors import InputError
 from summarily.support.keys import Key
 from summarily.support.sample import SYSTEMS, load_sample

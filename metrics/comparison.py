@@ -1,0 +1,223 @@
+"""`compare()`: several systems on the same references, ranked and tested pair by pair."""
+
+from __future__ import annotations
+
+import itertools
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from summarily.metrics import load_all
+from summarily.metrics.base import Example, Score, make_examples
+from summarily.metrics.engine import score_examples
+from summarily.metrics.resampling import PairedTest, holm, paired_test
+from summarily.metrics.scorecard import Scorecard, as_json
+from summarily.support.errors import InputError
+from summarily.support.inputs import rows_of
+from summarily.support.keys import Key
+from summarily.support.tables import format_table
+
+if TYPE_CHECKING:
+    import pandas
+
+
+@dataclass(frozen=True)
+class Pair:
+    """The difference `first - second` of two systems on one metric's main score."""
+
+    metric: str
+    key: Key
+    first: str
+    second: str
+    test: PairedTest
+    p_holm: float
+    """The permutation p-value corrected for the number of pairs compared on this metric."""
+
+    @property
+    def better(self) -> str | None:
+        """The system with the better mean; None if they are equal."""
+        gain = self.key.goodness(self.test.difference)
+        return (self.first if gain > 0 else self.second) if gain else None
+
+
+@dataclass
+class Comparison:
+    """Several systems on the same references: their scorecards, a ranking, and paired tests."""
+
+    cards: dict[str, Scorecard]
+    pairs: list[Pair]
+    confidence: float
+
+    @property
+    def ranking(self) -> dict[str, list[str]]:
+        """For each metric the systems, best first."""
+        metrics = next(iter(self.cards.values()))
+        return {
+            metric: sorted(
+                self.cards, key=lambda system: -score.main.goodness(float(self.cards[system][metric]))
+            )
+            for metric, score in metrics.items()
+        }
+
+    def table(self, signatures: bool = True) -> str:
+        first = next(iter(self.cards.values()))
+        rows = [
+            [
+                f"{metric}{score.main.note}",
+                *(_mean_and_interval(self.cards[system][metric]) for system in self.cards),
+            ]
+            for metric, score in first.items()
+        ]
+        columns = tuple(range(1, len(self.cards) + 1))
+        lines = [format_table(["metric (main score)", *self.cards], rows, right=columns), ""]
+        pair_rows = [
+            [
+                pair.metric,
+                f"{pair.first} - {pair.second}",
+                f"{pair.test.difference:+.4f}",
+                f"{pair.test.low:+.4f} to {pair.test.high:+.4f}",
+                f"{pair.test.p_bootstrap:.4f}",
+                f"{pair.test.p_permutation:.4f}",
+                f"{pair.p_holm:.4f}",
+                pair.better or "",
+            ]
+            for pair in self.pairs
+        ]
+        header = [
+            "metric",
+            "pair",
+            "difference",
+            f"{100 * self.confidence:g}% interval",
+            "p boot",
+            "p perm",
+            "p Holm",
+            "better",
+        ]
+        lines.append(format_table(header, pair_rows, right=(2, 3, 4, 5, 6)))
+        lines += ["", "ranking", *(f"{metric}: {' > '.join(best)}" for metric, best in self.ranking.items())]
+        if first.skipped:
+            lines += ["", "skipped", *(f"{name}: {reason}" for name, reason in first.skipped.items())]
+        if signatures:
+            lines += ["", "signatures", *(str(score.signature) for score in first.values())]
+        return "\n".join(lines)
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "systems": {system: card.to_dict() for system, card in self.cards.items()},
+            "ranking": self.ranking,
+            "confidence": self.confidence,
+            "pairs": [
+                {
+                    "metric": pair.metric,
+                    "first": pair.first,
+                    "second": pair.second,
+                    **pair.test._asdict(),
+                    "p_holm": pair.p_holm,
+                    "better": pair.better,
+                }
+                for pair in self.pairs
+            ],
+        }
+
+    def to_json(self, path: str | os.PathLike[str] | None = None) -> str:
+        return as_json(self.to_dict(), path)
+
+    def to_pandas(self) -> pandas.DataFrame:
+        """One row per system and example."""
+        import pandas
+
+        return pandas.concat(
+            {system: card.to_pandas() for system, card in self.cards.items()}, names=["system", "example"]
+        )
+
+
+def _mean_and_interval(score: Score) -> str:
+    text = f"{float(score):.4f}"
+    if score.interval:
+        interval = score.interval[score.main]
+        text += f" [{interval.low:.4f}, {interval.high:.4f}]"
+    return text
+
+
+def compare(
+    systems: Mapping[str, Any],
+    references: Any,
+    sources: Any = None,
+    metrics: Any = "all",
+    preset: str = "light",
+    confidence: float = 0.95,
+    progress: bool | None = None,
+    distributed: bool = False,
+) -> Comparison:
+    """Score several systems on the same references and test every pair of them.
+
+    All systems are scored in one pass, so what they share is encoded once and corpus statistics (idf) are
+    the same for all of them.
+
+    Example:
+        >>> references = ["the cat sat on the mat", "a dog barked all night"]
+        >>> result = compare({"A": references, "B": ["a cat", "no dog"]}, references, metrics="rouge")
+        >>> result.ranking["rouge"]
+        ['A', 'B']
+    """
+    if not isinstance(systems, Mapping) or len(systems) < 2:
+        raise InputError('systems must map at least two names to predictions, as {"A": [...], "B": [...]}.')
+    if confidence is None:
+        raise InputError("compare needs a confidence, such as 0.95.")
+    chosen, skipped = load_all(metrics, preset)
+    # Every system is paired with them, so a generator has to be read out first.
+    references, sources = (
+        rows_of("references", references),
+        None if sources is None else rows_of("sources", sources),
+    )
+    examples: list[Example] = []
+    for system, predictions in systems.items():
+        try:
+            examples += make_examples(predictions, references, sources)
+        except InputError as error:
+            raise type(error)(f"system {system!r}: {error}") from None
+    n = len(examples) // len(systems)
+    scores = score_examples(chosen, examples, progress=progress, distributed=distributed)
+    cards = {
+        system: Scorecard(
+            {label: _part(score, i * n, n).with_interval(confidence) for label, score in scores.items()},
+            skipped,
+        )
+        for i, system in enumerate(systems)
+    }
+    return Comparison(cards, _test_pairs(cards, confidence), confidence)
+
+
+def _part(score: Score, start: int, n: int) -> Score:
+    """One system's share of a score. Counts and costs are of the whole pass and stay with none of them."""
+    explainer = score.explainer
+    return Score(
+        score.name,
+        {key: values[start : start + n] for key, values in score.per_example.items()},
+        score.signature,
+        weights=None if score.weights is None else score.weights[start : start + n],
+        averaged=score.averaged,
+        explainer=None if explainer is None else lambda row: explainer(start + row),
+    )
+
+
+def _test_pairs(cards: Mapping[str, Scorecard], confidence: float) -> list[Pair]:
+    pairs: list[Pair] = []
+    for metric, score in next(iter(cards.values())).items():
+        tests = []
+        for first, second in itertools.combinations(cards, 2):
+            a, b = cards[first][metric], cards[second][metric]
+            tests.append(
+                (
+                    first,
+                    second,
+                    paired_test(a.per_example[a.main], b.per_example[b.main], confidence, a.weights),
+                )
+            )
+        corrected = holm([test.p_permutation for _, _, test in tests])
+        pairs += [
+            Pair(metric, score.main, first, second, test, p)
+            for (first, second, test), p in zip(tests, corrected, strict=True)
+        ]
+    return pairs
