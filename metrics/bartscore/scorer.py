@@ -112,7 +112,7 @@ class Bartscore(Metric):
         self.idf = checked_idf(idf)
         self.counts_corpus = bool(self.idf)
         self.direction = one_of("direction", direction or usual["direction"], DIRECTIONS)
-        # The likelihood's own model reads; of the encoder it uses what comes before the model.
+        # The paper's exception: any text has a likelihood, the empty one too.
         self.empty_score = 0.0 if variant == "embedding" else None
         default = PAPER_MODELS[variant] if preset == "paper" else LIGHT_MODEL
         self.model = default if model is None else model
