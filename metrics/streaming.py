@@ -27,7 +27,7 @@ from summarily.metrics.resampling import deviations_of, mean_and_error, moments,
 from summarily.metrics.scorecard import Scorecard
 from summarily.support.errors import FileError, InputError
 from summarily.support.files import write_atomically
-from summarily.support.keys import Key, keyed
+from summarily.support.keys import keyed
 from summarily.support.streams import stream_table
 
 WINDOW = 2048
@@ -587,7 +587,7 @@ class scorer:
         examples, _, _ = _examples(rows, 0, self.columns, "stop")
         order = grouped_by_reference(examples)
         tallies = score_rows(self._loaded, examples, dict.fromkeys(self._loaded), order, False)
-        keys = [Key(key) for tally in tallies.values() for key in tally.per_example]
+        keys = [key for tally in tallies.values() for key in tally.per_example]
         found = {}
         for label, tally in tallies.items():
             places = np.argsort(tally.rows)
