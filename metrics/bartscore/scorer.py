@@ -133,7 +133,6 @@ class Bartscore(Metric):
             return ("bartscore", "bartscore_precision", "bartscore_recall")
         return ("bartscore",)
 
-
     def check(self) -> None:
         self.reading.check()
 

@@ -14,7 +14,7 @@ import transformers
 
 from summarily.metrics import InputError, MissingRequirement, load
 from summarily.metrics.bertscore.baseline import find_baseline, main, read_baseline
-from summarily.metrics.bertscore.scorer import LAYERS, default_layer
+from summarily.metrics.encoding.layers import LAYERS, default_layer
 from summarily.support import weights
 from tests.metrics import tiny
 
