@@ -131,8 +131,8 @@ def test_the_paper_preset_says_how_to_get_infersent():
 
 def test_the_best_reference_is_that_of_the_best_vert():
     metric = load("vert", multi_reference="max")
-    assert metric._aggregate([(0.2, 0.9, 4.0), (0.6, 0.5, 1.5), (0.5, 0.8, 1.0)]) == (0.6, 0.5, 1.5)
-    assert load("vert")._aggregate([(0.2, 0.9, 4.0), (0.6, 0.5, 1.0)]) == pytest.approx((0.4, 0.7, 2.5))
+    assert metric._over_references([(0.2, 0.9, 4.0), (0.6, 0.5, 1.5), (0.5, 0.8, 1.0)]) == (0.6, 0.5, 1.5)
+    assert load("vert")._over_references([(0.2, 0.9, 4.0), (0.6, 0.5, 1.0)]) == pytest.approx((0.4, 0.7, 2.5))
 
 
 def test_everything_that_is_missing_is_counted():
