@@ -120,7 +120,39 @@ class _ClassOnFirstUse:
     def __getattr__(self, attribute: str) -> Any:
         if attribute == "_name":  # a copy that has not been filled in yet
             raise AttributeError(attribute)
-        return getattr(__getattr__(self._name), attribute)
+        return getattr(self.load(), attribute)
+
+    def load(self) -> type:
+        return __getattr__(self._name)
+
+
+class _Registered(dict):
+    """What was registered with an auto class; in the place of a stand-in, its class is handed out."""
+
+    def __getitem__(self, key: Any) -> Any:
+        value = super().__getitem__(key)
+        if isinstance(value, _ClassOnFirstUse):
+            value = self[key] = value.load()
+        return value
+
+    def __iter__(self) -> Any:  # defined, so that `dict(...)` asks for every item
+        return super().__iter__()
+
+    def get(self, key: Any, default: Any = None) -> Any:
+        return self[key] if key in self else default  # noqa: SIM401 (this is what `get` does)
+
+    def values(self) -> Any:
+        return [self[key] for key in self]
+
+    def items(self) -> Any:
+        return [(key, self[key]) for key in self]
+
+
+def _register_lazily(auto_class: Any, mapping: Any, config_class: type, name: str) -> None:
+    """Register a class by its name, to be imported when the mapping is asked for it."""
+    auto_class.register(config_class, _ClassOnFirstUse(config_class, name), exist_ok=True)
+    if not isinstance(mapping._extra_content, _Registered):
+        mapping._extra_content = _Registered(mapping._extra_content)
 
 
 def register() -> None:
@@ -130,10 +162,10 @@ def register() -> None:
         transformers.AutoConfig.register(config_class.model_type, config_class, exist_ok=True)
         for auto_name, model_name in family.auto_models.items():
             auto_class = getattr(transformers, auto_name)
-            auto_class.register(config_class, _ClassOnFirstUse(config_class, model_name), exist_ok=True)
+            _register_lazily(auto_class, auto_class._model_mapping, config_class, model_name)
         if family.tokenizer:
-            stand_in = _ClassOnFirstUse(config_class, family.tokenizer)
-            transformers.AutoTokenizer.register(config_class, stand_in, exist_ok=True)
+            mapping = transformers.TOKENIZER_MAPPING
+            _register_lazily(transformers.AutoTokenizer, mapping, config_class, family.tokenizer)
 
 
 register()
