@@ -116,6 +116,7 @@ class ApesoForConditionalGeneration(PointerGeneratorForConditionalGeneration):
         use_cache=None,
         output_attentions=None,
         num_items_in_batch: torch.Tensor | int | None = None,
+        output_hidden_states=None,
         salient_tokens=None,
         **kwargs,
     ) -> Seq2SeqLMOutput:
@@ -129,6 +130,7 @@ class ApesoForConditionalGeneration(PointerGeneratorForConditionalGeneration):
             use_cache,
             output_attentions,
             num_items_in_batch,
+            output_hidden_states,
             salient_tokens=salient_tokens,
             **kwargs,
         )

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import torch
 import torch.nn.functional as F
 from torch import nn
-from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
+from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
 from transformers import GenerationMixin, PreTrainedModel
 from transformers import initialization as init
 from transformers.modeling_layers import GradientCheckpointingLayer
@@ -99,12 +99,17 @@ def per_summary(values: torch.Tensor, summaries: int) -> torch.Tensor:
     return values if len(values) == summaries else values.repeat_interleave(summaries // len(values), dim=0)
 
 
+def _asked(default: bool, value: bool | None) -> bool:
+    return default if value is None else value
+
+
 class PointerGeneratorPreTrainedModel(PreTrainedModel):
     config_class = PointerGeneratorConfig
     base_model_prefix = "model"
     main_input_name = "input_ids"
     supports_gradient_checkpointing = True
     _no_split_modules = ["DecoderStep"]
+    _is_stateful = True  # an LSTM cannot go back: `generate` refuses assistants and prompt lookup
 
     def _init_weights(self, module):
         bound = self.config.init_range
@@ -126,17 +131,50 @@ class PointerGeneratorEncoderOutput(ModelOutput):
         last_hidden_state: `[B, S, H]`.
         initial_hidden, initial_cell: `[B, L, H]`, where the decoder starts.
         source_ids: `[B, S]`, words beyond the vocabulary included: what can be copied.
+        hidden_states: if asked for, the embeddings and the states of each layer.
     """
 
     last_hidden_state: torch.Tensor | None = None
     initial_hidden: torch.Tensor | None = None
     initial_cell: torch.Tensor | None = None
     source_ids: torch.Tensor | None = None
+    hidden_states: tuple[torch.Tensor, ...] | None = None
+
+
+class EncoderLstm(nn.LSTM):
+    """A bidirectional LSTM that can show what each of its layers gives."""
+
+    def forward(
+        self, packed: PackedSequence, every_layer: bool = False
+    ) -> tuple[list[PackedSequence], torch.Tensor, torch.Tensor]:
+        """The states of the last layer or of every one, and the last hidden and cell states `[2 L, B, H / 2]`."""
+        if not every_layer:
+            states, (hidden, cell) = super().forward(packed)
+            return [states], hidden, cell
+        layers, hidden, cell = [], [], []
+        data = packed.data
+        for layer in range(self.num_layers):
+            if layer:
+                data = F.dropout(data, self.dropout, self.training)
+            weights = [
+                getattr(self, f"{name}_l{layer}{direction}")
+                for direction in ("", "_reverse")
+                for name in ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
+            ]
+            start = data.new_zeros(2, int(packed.batch_sizes[0]), self.hidden_size)
+            data, last, last_cell = torch.lstm(
+                data, packed.batch_sizes, (start, start), weights, True, 1, 0.0, self.training, True
+            )
+            layers.append(packed._replace(data=data))
+            hidden.append(last.index_select(1, packed.unsorted_indices))
+            cell.append(last_cell.index_select(1, packed.unsorted_indices))
+        return layers, torch.cat(hidden), torch.cat(cell)
 
 
 class PointerGeneratorEncoder(PointerGeneratorPreTrainedModel):
     """A BiLSTM, and the bridge from its last states to the decoder's first."""
 
+    supports_gradient_checkpointing = False  # one call of one operator
     output_class = PointerGeneratorEncoderOutput
 
     def __init__(self, config: PointerGeneratorConfig):
@@ -144,7 +182,7 @@ class PointerGeneratorEncoder(PointerGeneratorPreTrainedModel):
         half = config.hidden_size // 2
         self.embed_tokens = nn.Embedding(config.vocab_size, config.embedding_size, config.pad_token_id)
         self.dropout = nn.Dropout(config.dropout)
-        self.lstm = nn.LSTM(
+        self.lstm = EncoderLstm(
             config.embedding_size,
             half,
             config.num_layers,
@@ -163,7 +201,11 @@ class PointerGeneratorEncoder(PointerGeneratorPreTrainedModel):
         return self.dropout(self.embed_tokens(known))
 
     @can_return_tuple
-    def forward(self, input_ids=None, attention_mask=None, **kwargs) -> PointerGeneratorEncoderOutput:
+    def forward(
+        self, input_ids=None, attention_mask=None, output_hidden_states=None, **kwargs
+    ) -> PointerGeneratorEncoderOutput:
+        if input_ids is None:
+            raise InputError("give input_ids: what is copied are their words, whatever their embeddings are.")
         if attention_mask is None:
             attention_mask = torch.ones_like(input_ids)
         lengths = attention_mask.sum(dim=1).cpu()
@@ -174,17 +216,25 @@ class PointerGeneratorEncoder(PointerGeneratorPreTrainedModel):
         # An LSTM reads from the first token on, so that padding on the left and holes move behind the last one.
         moved = bool((attention_mask[:, 1:] > attention_mask[:, :-1]).any())
         order = torch.argsort(attention_mask, dim=1, descending=True, stable=True) if moved else None
-        read = input_ids if order is None else input_ids.gather(1, order)
-        packed = pack_padded_sequence(self.embed(read), lengths, batch_first=True, enforce_sorted=False)
-        states, (hidden, cell) = self.lstm(packed)
-        states, _ = pad_packed_sequence(states, batch_first=True, total_length=input_ids.shape[1])
-        if order is not None:
-            states = states.gather(1, order.argsort(dim=1)[..., None].expand_as(states))
+        back = None if order is None else order.argsort(dim=1)
+        embedded = self.embed(input_ids if order is None else input_ids.gather(1, order))
+        packed = pack_padded_sequence(embedded, lengths, batch_first=True, enforce_sorted=False)
+        shown = _asked(self.config.output_hidden_states, output_hidden_states)
+        layers, hidden, cell = self.lstm(packed, every_layer=shown)
+        states = [
+            pad_packed_sequence(layer, batch_first=True, total_length=input_ids.shape[1])[0]
+            for layer in layers
+        ]
+        if shown:
+            states.insert(0, embedded)
+        if back is not None:
+            states = [layer.gather(1, back[..., None].expand_as(layer)) for layer in states]
         return PointerGeneratorEncoderOutput(
-            last_hidden_state=states,
+            last_hidden_state=states[-1],
             initial_hidden=self._bridge(hidden, self.hidden_bridge),
             initial_cell=self._bridge(cell, self.cell_bridge),
             source_ids=input_ids,
+            hidden_states=tuple(states) if shown else None,
         )
 
     def _bridge(self, last: torch.Tensor, bridge: nn.Linear) -> torch.Tensor:
@@ -272,11 +322,12 @@ class PointerGeneratorDecoder(nn.Module):
         encoder_outputs: PointerGeneratorEncoderOutput,
         mask: torch.Tensor,
         cache: PointerGeneratorCache,
-    ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Outputs `[R, T, H]` and attention `[R, T, S]` of the embedded tokens; the cache moves on."""
+    ) -> tuple[torch.Tensor, torch.Tensor, tuple[torch.Tensor, ...]]:
+        """Outputs `[R, T, H]`, attention `[R, T, S]` and lower layers' states of the embedded tokens; the cache moves
+        on."""
         if cache.keys is None:
             cache.start(encoder_outputs, self.step.attention, len(embedded))
-        outputs, attentions = [], []
+        outputs, attentions, below = [], [], []
         for position in range(embedded.shape[1]):
             cache.feed, cache.hidden, cache.cell, weights = self.step(
                 embedded[:, position],
@@ -291,8 +342,10 @@ class PointerGeneratorDecoder(nn.Module):
             cache.attended = cache.attended + weights
             outputs.append(cache.feed)
             attentions.append(weights)
+            below.append(cache.hidden[:-1])
         cache.length += embedded.shape[1]
-        return torch.stack(outputs, dim=1), torch.stack(attentions, dim=1)
+        lower = tuple(torch.stack(below, dim=2))  # of L - 1 layers
+        return torch.stack(outputs, dim=1), torch.stack(attentions, dim=1), lower
 
 
 class PointerGeneratorModel(PointerGeneratorPreTrainedModel):
@@ -317,11 +370,15 @@ class PointerGeneratorModel(PointerGeneratorPreTrainedModel):
         self.post_init()
 
     def encode(
-        self, input_ids, attention_mask, encoder_outputs: ModelOutput | tuple | None
+        self,
+        input_ids,
+        attention_mask,
+        encoder_outputs: ModelOutput | tuple | None,
+        output_hidden_states=None,
     ) -> PointerGeneratorEncoderOutput:
         """What the encoder makes of the sources, or what it has made of them already."""
         if encoder_outputs is None:
-            return self.encoder(input_ids, attention_mask)
+            return self.encoder(input_ids, attention_mask, output_hidden_states=output_hidden_states)
         if isinstance(encoder_outputs, ModelOutput):
             return encoder_outputs
         return self.encoder.output_class(*encoder_outputs)
@@ -342,9 +399,16 @@ class PointerGeneratorModel(PointerGeneratorPreTrainedModel):
         past_key_values=None,
         use_cache=None,
         output_attentions=None,
+        output_hidden_states=None,
         **kwargs,
     ) -> Seq2SeqModelOutput:
-        encoder_outputs = self.encode(input_ids, attention_mask, encoder_outputs)
+        """`decoder_hidden_states` are the embeddings, the states of the layers below the last, and what the decoder puts
+        out."""
+        if decoder_input_ids is None:
+            raise InputError("give decoder_input_ids, the summary so far.")
+        shows_states = _asked(self.config.output_hidden_states, output_hidden_states)
+        shows_attention = _asked(self.config.output_attentions, output_attentions)
+        encoder_outputs = self.encode(input_ids, attention_mask, encoder_outputs, shows_states)
         source_ids = encoder_outputs.source_ids
         mask = torch.ones_like(source_ids) if attention_mask is None else attention_mask
         if mask.shape != source_ids.shape:
@@ -356,13 +420,14 @@ class PointerGeneratorModel(PointerGeneratorPreTrainedModel):
             past_key_values if isinstance(past_key_values, PointerGeneratorCache) else PointerGeneratorCache()
         )
         embedded = self.encoder.embed(decoder_input_ids)
-        outputs, attentions = self.decoder(embedded, encoder_outputs, mask.bool(), cache)
-        use_cache = self.config.use_cache if use_cache is None else use_cache
+        outputs, attentions, lower = self.decoder(embedded, encoder_outputs, mask.bool(), cache)
         return Seq2SeqModelOutput(
             last_hidden_state=outputs,
-            past_key_values=cache if use_cache else None,
-            cross_attentions=(attentions[:, None],),  # one layer with one head
+            past_key_values=cache if _asked(self.config.use_cache, use_cache) else None,
+            decoder_hidden_states=(embedded, *lower, outputs) if shows_states else None,
+            cross_attentions=(attentions[:, None],) if shows_attention else None,  # one layer with one head
             encoder_last_hidden_state=encoder_outputs.last_hidden_state,
+            encoder_hidden_states=encoder_outputs.hidden_states,
         )
 
 
@@ -420,19 +485,23 @@ class PointerGeneratorForConditionalGeneration(
         use_cache: bool | None = None,
         output_attentions: bool | None = None,
         num_items_in_batch: torch.Tensor | int | None = None,
+        output_hidden_states=None,
         **kwargs,
     ) -> Seq2SeqLMOutput:
         if labels is not None:
             use_cache = False
             if decoder_input_ids is None:
                 decoder_input_ids = self.prepare_decoder_input_ids_from_labels(labels)
-        encoder_outputs = self.model.encode(input_ids, attention_mask, encoder_outputs)
+        encoder_outputs = self.model.encode(input_ids, attention_mask, encoder_outputs, output_hidden_states)
         outputs = self.model(
             attention_mask=attention_mask,
             decoder_input_ids=decoder_input_ids,
             encoder_outputs=encoder_outputs,
             past_key_values=past_key_values,
             use_cache=use_cache,
+            output_attentions=True,  # for the words that are copied
+            output_hidden_states=output_hidden_states,
+            return_dict=True,
         )
         attention = outputs.cross_attentions[0][:, 0]
         source_ids = per_summary(encoder_outputs.source_ids, len(attention))
@@ -446,13 +515,15 @@ class PointerGeneratorForConditionalGeneration(
             loss = loss / ((labels != -100).sum() if num_items_in_batch is None else num_items_in_batch)
         if labels is None or not self.training:
             logits = self.log_probabilities(outputs.last_hidden_state, attention, source_ids)
-        shown = self.config.output_attentions if output_attentions is None else output_attentions
+        shown = _asked(self.config.output_attentions, output_attentions)
         return Seq2SeqLMOutput(
             loss=loss,
             logits=logits,
             past_key_values=outputs.past_key_values,
+            decoder_hidden_states=outputs.decoder_hidden_states,
             cross_attentions=outputs.cross_attentions if shown else None,
             encoder_last_hidden_state=outputs.encoder_last_hidden_state,
+            encoder_hidden_states=outputs.encoder_hidden_states,
         )
 
     def _vocabulary_logits(self, states: torch.Tensor) -> torch.Tensor:

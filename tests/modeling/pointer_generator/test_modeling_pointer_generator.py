@@ -482,3 +482,13 @@ def test_a_copy_task_with_unseen_words_is_learnt():
     summaries = model.eval().generate(held_out, max_new_tokens=7, do_sample=False)[:, 1:]
     exact = (summaries == held_out).all(1).float().mean()
     assert exact >= 0.99, exact
+
+
+@pytest.mark.parametrize("options", [{"prompt_lookup_num_tokens": 2}, {"assistant_model": "itself"}])
+def test_a_search_that_goes_back_is_refused(options):
+    """An LSTM has one state: tokens that were tried and found wrong cannot be taken back."""
+    model, batch = tiny(), row(copy_batch(), 0)
+    if "assistant_model" in options:
+        options = {"assistant_model": model}
+    with pytest.raises(ValueError, match="stateful"):
+        model.generate(batch["input_ids"], max_new_tokens=3, **options)
