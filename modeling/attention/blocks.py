@@ -37,9 +37,20 @@ class AttentionPlan:
     block_length: int = 0
 
 
+def known(condition: torch.Tensor) -> bool:
+    """Whether a condition holds, for a shortcut that changes no result: what is compiled cannot ask, and goes without.
+
+    Example:
+
+    >>> known(torch.ones(3).all())
+    True
+    """
+    return not torch.compiler.is_compiling() and bool(condition)
+
+
 def _guard_empty_rows(mask: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor | None]:
     empty = ~mask.any(-1, keepdim=True)
-    return (mask | empty, empty) if bool(empty.any()) else (mask, None)
+    return (mask, None) if known(~empty.any()) else (mask | empty, empty)
 
 
 def plan_keys(padding: torch.Tensor | None) -> AttentionPlan:
@@ -54,7 +65,7 @@ def plan_keys(padding: torch.Tensor | None) -> AttentionPlan:
     >>> plan_keys(torch.tensor([[1, 1, 0]])).mask.tolist()
     [[[[True, True, False]]]]
     """
-    if padding is None or bool(padding.all()):
+    if padding is None or known(padding.all()):
         return AttentionPlan()
     return AttentionPlan(*_guard_empty_rows(padding.bool()[:, None, None, :]))
 
@@ -128,7 +139,7 @@ def plan_attention(
     Full and causal attention need no mask, a sequence of few blocks is cheaper dense, a long one blocked.
     `explicit=True` asks for the dense mask in any case, as eager and relative attention need it.
     """
-    if padding is not None and bool(padding.all()):
+    if padding is not None and known(padding.all()):
         padding = None
     short = None if explicit else pattern.short_form(length)
     if short == "full":

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 import torch
 import torch.nn.functional as F
 
-from summarily.modeling.attention.blocks import AttentionPlan, plan_blocks
+from summarily.modeling.attention.blocks import AttentionPlan, plan_blocks, plan_dense
 from summarily.support.errors import InputError
 
 # The scores of keys that are not to be seen, and of the query itself, which is seen only if nothing else is.
@@ -102,7 +102,7 @@ def lsh_attention(
     rotations: torch.Tensor,
     chunk_length: int,
     *,
-    factors: list[int] | list[list[int]] | None = None,
+    factors: list[int] | list[list[int]] | FactorChoice | None = None,
     max_length: int | None = None,
     padding: torch.Tensor | None = None,
     causal: bool = False,
@@ -112,7 +112,8 @@ def lsh_attention(
     dropout: float = 0.0,
     bias: torch.Tensor | None = None,
     scale: float | None = None,
-) -> torch.Tensor:
+    weights: bool = False,
+) -> torch.Tensor | tuple[torch.Tensor, torch.Tensor]:
     """Attention among tokens of like hash: sorted by bucket, cut into chunks, each chunk sees itself and its
     neighbours. Queries and keys are the same vectors, the keys brought to unit length.
 
@@ -131,6 +132,7 @@ def lsh_attention(
             where its tokens stand in the document, whatever their place after sorting.
         scale: of the scores, before the bias, with keys whose mean square is one; `size ** -0.5` (keys of unit
             length) when left out.
+        weights: return also the weights `[batch, heads, length, length]`, of all rounds together.
 
     Example:
 
@@ -162,7 +164,7 @@ def lsh_attention(
         rows = position + torch.arange(batch * heads, device=value.device).view(batch, heads, 1) * padded
         arranged = tuple(_take(states, rows) for states in (query_key, key, value))
     per_round = None if circular else padded // chunk_length
-    output, log_sum = _attend_in_chunks(
+    output, log_sum, chunked = _attend_in_chunks(
         arranged, position, padding, chunk_length, neighbours, per_round, bias, causal=causal, dropout=dropout
     )
     if not one_chunk:
@@ -170,23 +172,45 @@ def lsh_attention(
             -1, order, torch.arange(hashes * padded).to(order).expand_as(order)
         )
         output, log_sum = output.gather(2, back[..., None].expand_as(output)), log_sum.gather(2, back)
+    share = None
     if hashes > 1:
         log_sum = log_sum.unflatten(2, (hashes, padded))
         # A softmax over the rounds, written as transformers writes it: where a token sees only itself, scores of
         # -1e5 round the shares, and the two forms part at the third digit.
         share = (log_sum - log_sum.logsumexp(2, keepdim=True)).exp()
         output = (output.unflatten(2, (hashes, padded)) * share[..., None]).sum(2)
-    return output[:, :, :length]
+    if not weights:
+        return output[:, :, :length]
+    if share is not None:
+        chunked = chunked * share.flatten(2).gather(2, order).view(*chunked.shape[:4], 1)
+    dense = _dense(chunked, position, chunk_length, neighbours, padded)
+    # From these weights, so that what is shown has a gradient.
+    return (dense @ value)[:, :, :length], dense[:, :, :length, :length]
+
+
+def _dense(chunked, position, chunk_length, neighbours, length) -> torch.Tensor:
+    """The weights of chunks at the places of their tokens, `[batch, heads, length, length]`."""
+    queries = position.unflatten(2, (-1, chunk_length))
+    keys = _with_neighbours(queries, *neighbours)
+    places = queries[..., :, None] * length + keys[..., None, :]
+    empty = chunked.new_zeros(*chunked.shape[:2], length * length)
+    # A chunk of few may be its own neighbour, and a token is in a chunk of every round.
+    return empty.scatter_add(2, places.flatten(2), chunked.flatten(2)).unflatten(2, (length, length))
 
 
 @torch.no_grad()
 def _sorted_by_bucket(vectors, rotations, factors, padding) -> torch.Tensor:
     """The order `[batch, heads, hashes * length]` of tokens by round and bucket, padding last in every round."""
-    if isinstance(factors[0], int):
-        factors = [factors] * len(vectors)
-    alike = all(row == factors[0] for row in factors)
-    groups = [slice(None)] if alike else [slice(row, row + 1) for row in range(len(vectors))]
-    buckets = torch.cat([hash_buckets(vectors[rows], rotations, factors[rows.start or 0]) for rows in groups])
+    if isinstance(factors, FactorChoice):
+        buckets, factors = factors.buckets(vectors, rotations), factors.options
+    else:
+        if isinstance(factors[0], int):
+            factors = [factors] * len(vectors)
+        alike = all(row == factors[0] for row in factors)
+        groups = [slice(None)] if alike else [slice(row, row + 1) for row in range(len(vectors))]
+        buckets = torch.cat(
+            [hash_buckets(vectors[rows], rotations, factors[rows.start or 0]) for rows in groups]
+        )
     count = max(math.prod(row) for row in factors)
     if padding is not None:
         buckets = buckets.masked_fill(~padding.bool()[:, None, None, :], count)
@@ -219,7 +243,8 @@ def _outside_round(chunks: int, per_round: int, neighbours: tuple[int, int], dev
 def _attend_in_chunks(
     arranged, position, padding, chunk_length, neighbours, per_round=None, bias=None, *, causal, dropout
 ):
-    """Output `[batch, heads, hashes * length, size]` and log-sum-exp of the scores, in the arranged order."""
+    """Output `[batch, heads, hashes * length, size]`, log-sum-exp of the scores and weights `[batch, heads, chunks,
+    chunk, keys]`, in the arranged order."""
     query, key, value = (states.unflatten(2, (-1, chunk_length)) for states in arranged)
     query_position = position.unflatten(2, (-1, chunk_length))
     key, value, key_position = (
@@ -247,7 +272,7 @@ def _attend_in_chunks(
     scores = scores.masked_fill(itself, ITSELF_HALF if half else ITSELF)
     log_sum = scores.logsumexp(-1, keepdim=True)
     weights = F.dropout((scores - log_sum).exp(), dropout)
-    return (weights @ value).flatten(2, 3), log_sum.squeeze(-1).flatten(2)
+    return (weights @ value).flatten(2, 3), log_sum.squeeze(-1).flatten(2), weights
 
 
 def _bias_of_pairs(bias: torch.Tensor, distances: torch.Tensor) -> torch.Tensor:
@@ -280,12 +305,37 @@ class ChunkPattern:
 
 
 @dataclass(frozen=True)
+class FactorChoice:
+    """Factors of the number of buckets for documents whose lengths nobody may ask for, as in what is compiled."""
+
+    options: list[list[int]]
+    choice: torch.Tensor  # [batch], which of the options
+
+    @classmethod
+    def by_length(
+        cls, lengths: torch.Tensor, longest: int, chunk_length: int, max_length: int
+    ) -> FactorChoice:
+        """The same factors that each of `lengths`, none above `longest`, has by itself."""
+        own = [
+            bucket_factors(max(chunks, 1) * chunk_length, chunk_length, max_length)
+            for chunks in range(-(-longest // chunk_length) + 1)
+        ]
+        options = [factors for number, factors in enumerate(own) if factors not in own[:number]]
+        table = torch.tensor([options.index(factors) for factors in own], device=lengths.device)
+        return cls(options, table[(lengths + chunk_length - 1) // chunk_length])
+
+    def buckets(self, vectors: torch.Tensor, rotations: torch.Tensor) -> torch.Tensor:
+        each = torch.stack([hash_buckets(vectors, rotations, factors) for factors in self.options], dim=1)
+        return each[torch.arange(len(each), device=each.device), self.choice]
+
+
+@dataclass(frozen=True)
 class ReformerPlan:
     """What the layers have to know: the padding, the neighbours of the local layers, the buckets of each document."""
 
     padding: torch.Tensor | None
     local: AttentionPlan | None
-    factors: list[list[int]]
+    factors: list[list[int]] | FactorChoice
 
 
 def plan_reformer(
@@ -300,11 +350,13 @@ def plan_reformer(
     chunks_after: int = 1,
     factors: list[int] | None = None,
     max_length: int,
+    dense: bool = False,
     device: torch.device | None = None,
 ) -> ReformerPlan:
     """The plan for an encoder of hashing and, if `local`, local layers; made once per forward pass.
 
     Args:
+        dense: make the local layers' plan one mask for all tokens, as showing their weights needs it.
         factors: of the number of buckets; when left out, a document is hashed by its own length, not by that of its
             batch.
     """
@@ -317,10 +369,14 @@ def plan_reformer(
             causal=causal,
             chunks_before=chunks_before,
             chunks_after=chunks_after,
+            dense=dense,
             device=device,
         )
     if factors:
         return ReformerPlan(padding, neighbours, [factors] * batch)
+    if padding is not None and torch.compiler.is_compiling():
+        choice = FactorChoice.by_length(padding.sum(1), length, chunk_length, max_length)
+        return ReformerPlan(padding, neighbours, choice)
     lengths = [length] * batch if padding is None else padding.sum(1).tolist()
     own = [
         bucket_factors(-(-tokens // chunk_length) * chunk_length, chunk_length, max_length)
@@ -337,6 +393,7 @@ def plan_local(
     causal: bool = False,
     chunks_before: int = 1,
     chunks_after: int = 1,
+    dense: bool = False,
     device: torch.device | None = None,
 ) -> AttentionPlan:
     """The plan for `blocks.attention` of the Reformer's local layer: every chunk attends to itself and its
@@ -351,4 +408,5 @@ def plan_local(
     torch.Size([1, 2, 100, 8])
     """
     pattern = ChunkPattern(chunk_length, chunks_before, chunks_after, causal)
-    return plan_blocks(pattern, length, padding, device=device)  # type: ignore[arg-type]
+    plan = plan_dense if dense else plan_blocks
+    return plan(pattern, length, padding, device=device)  # type: ignore[arg-type]

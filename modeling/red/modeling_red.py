@@ -9,7 +9,7 @@ from torch import nn
 from transformers import BartForConditionalGeneration
 from transformers import initialization as init
 
-from summarily.modeling.attention.blocks import attention
+from summarily.modeling.attention.blocks import attention, eager_attention
 from summarily.modeling.attention.lsh import (
     ReformerPlan,
     draw_rotations,
@@ -38,7 +38,10 @@ from summarily.support.errors import InputError
 
 
 class RedSelfAttention(EncoderSelfAttention):
-    """What both attentions share: heads of any size, the output projection, and the Reformer's own norm if wanted."""
+    """What both attentions share: heads of any size, the output projection, and the Reformer's own norm if wanted.
+
+    `attn_implementation="eager"` shows the weights.
+    """
 
     def __init__(self, config: RedConfig, projections: tuple[str, ...]):
         super().__init__()
@@ -56,8 +59,12 @@ class RedSelfAttention(EncoderSelfAttention):
 
     def forward(self, hidden_states, attention_mask: ReformerPlan, **kwargs):
         dropout = self.dropout if self.training else 0.0
-        states = self.attend(self.norm(hidden_states), attention_mask, dropout)
-        return self.out_proj(states.transpose(1, 2).flatten(2)), None
+        states, weights = self.attend(self.norm(hidden_states), attention_mask, dropout)
+        return self.out_proj(states.transpose(1, 2).flatten(2)), weights
+
+    @property
+    def eager(self) -> bool:
+        return self.config._attn_implementation == "eager"
 
 
 class LshSelfAttention(RedSelfAttention):
@@ -78,7 +85,7 @@ class LshSelfAttention(RedSelfAttention):
         return draw_rotations(self.num_heads, self.head_dim, self.columns, self.config.num_hashes, self.seed)
 
     def attend(self, hidden_states, plan, dropout):
-        return lsh_attention(
+        result = lsh_attention(
             self.heads(self.query_key, hidden_states),
             self.heads(self.value, hidden_states),
             self.rotations,
@@ -90,7 +97,9 @@ class LshSelfAttention(RedSelfAttention):
             chunks_before=self.config.lsh_chunks_before,
             chunks_after=self.config.lsh_chunks_after,
             dropout=dropout,
+            weights=self.eager,
         )
+        return result if self.eager else (result, None)
 
 
 class LocalSelfAttention(RedSelfAttention):
@@ -103,7 +112,9 @@ class LocalSelfAttention(RedSelfAttention):
         states = (
             self.heads(projection, hidden_states) for projection in (self.q_proj, self.k_proj, self.v_proj)
         )
-        return attention(*states, plan.local, dropout)
+        if self.eager:
+            return eager_attention(*states, plan.local, dropout)
+        return attention(*states, plan.local, dropout), None
 
 
 ATTENTION_CLASSES = {"lsh": LshSelfAttention, "local": LocalSelfAttention}
@@ -151,6 +162,7 @@ class RedEncoder(RedInitialization, LongBartEncoder):
             chunks_after=config.local_chunks_after,
             factors=config.bucket_factors,
             max_length=config.max_encoder_position_embeddings,
+            dense=config._attn_implementation == "eager",
             device=hidden_states.device,
         )
 

@@ -11,7 +11,7 @@ from transformers import T5ForConditionalGeneration
 from transformers import initialization as init
 from transformers.models.t5.modeling_t5 import T5Attention
 
-from summarily.modeling.attention.blocks import attention
+from summarily.modeling.attention.blocks import attention, weigh
 from summarily.modeling.attention.lsh import (
     ReformerPlan,
     draw_rotations,
@@ -61,7 +61,8 @@ class RedT5HashAttention(nn.Module):
         return draw_rotations(config.num_heads, config.d_kv, columns, config.num_hashes, self.seed)
 
     def forward(self, hidden_states, mask: ReformerPlan, position_bias: torch.Tensor, **kwargs):
-        states = lsh_attention(
+        eager = self.config._attn_implementation == "eager"
+        result = lsh_attention(
             _heads(self.q, hidden_states, self.config),
             _heads(self.v, hidden_states, self.config),
             self.rotations,
@@ -74,8 +75,10 @@ class RedT5HashAttention(nn.Module):
             dropout=self.dropout * self.training,
             bias=position_bias,
             scale=1.0,  # T5 does not scale
+            weights=eager,
         )
-        return self.o(states.transpose(1, 2).flatten(2)), position_bias, None
+        states, weights = result if eager else (result, None)
+        return self.o(states.transpose(1, 2).flatten(2)), position_bias, weights
 
 
 class RedT5LocalAttention(T5Attention):
@@ -88,16 +91,21 @@ class RedT5LocalAttention(T5Attention):
         self.offsets = (keys.start, keys.stop)
 
     def forward(self, hidden_states, mask: ReformerPlan, position_bias: torch.Tensor, **kwargs):
-        keys = torch.arange(*self.offsets, device=hidden_states.device)
-        queries = torch.arange(self.config.chunk_length, device=hidden_states.device)
-        states = attention(
-            *(_heads(projection, hidden_states, self.config) for projection in (self.q, self.k, self.v)),
-            mask.local,
-            self.dropout * self.training,
-            bias=bias_at(position_bias, keys - queries[:, None]),
-            scale=self.scaling,
+        query, key, value = (
+            _heads(projection, hidden_states, self.config) for projection in (self.q, self.k, self.v)
         )
-        return self.o(states.transpose(1, 2).flatten(2)), position_bias, None
+        dropout, weights = self.dropout * self.training, None
+        if self.config._attn_implementation == "eager":
+            places = torch.arange(hidden_states.shape[1], device=hidden_states.device)
+            scores = query @ key.transpose(-1, -2) * self.scaling
+            scores = scores + bias_at(position_bias, places - places[:, None])
+            states, weights = weigh(scores, value, mask.local, dropout)
+        else:
+            keys = torch.arange(*self.offsets, device=hidden_states.device)
+            queries = torch.arange(self.config.chunk_length, device=hidden_states.device)
+            bias = bias_at(position_bias, keys - queries[:, None])
+            states = attention(query, key, value, mask.local, dropout, bias=bias, scale=self.scaling)
+        return self.o(states.transpose(1, 2).flatten(2)), position_bias, weights
 
 
 ATTENTION_CLASSES = {"lsh": RedT5HashAttention, "local": RedT5LocalAttention}
@@ -105,6 +113,10 @@ ATTENTION_CLASSES = {"lsh": RedT5HashAttention, "local": RedT5LocalAttention}
 
 class RedT5Initialization:
     """What T5's own initialization does not know: hashing layers, and rotations, which are drawn, not learned."""
+
+    @classmethod
+    def _can_set_attn_implementation(cls) -> bool:
+        return True  # every forward pass reads it from the configuration
 
     @torch.no_grad()
     def _init_weights(self, module):
@@ -142,6 +154,7 @@ class RedT5Encoder(RedT5Initialization, SparseT5Encoder):
             chunks_after=config.local_chunks_after,
             factors=config.bucket_factors,
             max_length=config.max_source_length,
+            dense=config._attn_implementation == "eager",
             device=hidden_states.device,
         )
 
