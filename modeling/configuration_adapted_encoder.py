@@ -46,6 +46,18 @@ class AdaptedEncoderConfig(PreTrainedConfig):
             )
         super().__post_init__(**kwargs)
 
+    @property
+    def vocab_size(self) -> int:
+        """The encoder's, in whose configuration it stands: a model that was resized is saved as it is."""
+        values = self.encoder_config or {}
+        if "model_type" not in values:
+            raise AttributeError("encoder_config names no model_type, so that there is no vocab_size.")
+        return values.get("vocab_size") or self.for_encoder().vocab_size
+
+    @vocab_size.setter
+    def vocab_size(self, size: int) -> None:
+        self.encoder_config = {**(self.encoder_config or {}), "vocab_size": size}
+
     def for_encoder(self) -> PreTrainedConfig:
         """The encoder's configuration as its own class."""
         values = dict(self.encoder_config or {})

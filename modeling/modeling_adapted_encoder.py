@@ -135,6 +135,17 @@ class AdaptedEncoderModel(PreTrainedModel):
     def set_input_embeddings(self, value: nn.Module) -> None:
         self.encoder.set_input_embeddings(value)
 
+    def resize_token_embeddings(self, new_num_tokens: int | None = None, *arguments: Any, **options: Any):
+        """As in transformers, for a model that has the encoder's weights itself."""
+        if self.config.encoder is not None and new_num_tokens not in (None, self.config.vocab_size):
+            raise InputError(
+                f"the embeddings are those of the encoder {self.config.encoder!r} and are not saved with this model; "
+                "resize model.merged(), which has its own."
+            )
+        embeddings = super().resize_token_embeddings(new_num_tokens, *arguments, **options)
+        self.encoder.config.vocab_size = self.config.vocab_size
+        return embeddings
+
     def post_init(self) -> None:
         super().post_init()
         if self.config.encoder is not None:  # these are not missing: they come from the encoder
@@ -164,8 +175,9 @@ class AdaptedEncoderModel(PreTrainedModel):
         return model
 
     @classmethod
-    def from_pretrained(cls, folder: Any, *arguments: Any, **options: Any) -> Any:
+    def from_pretrained(cls, pretrained_model_name_or_path: Any, *arguments: Any, **options: Any) -> Any:
         """As in transformers; a checkpoint of what differs gets its encoder from where its config says."""
+        folder = pretrained_model_name_or_path
         wants_report = options.pop("output_loading_info", False)
         loaded: Any = super().from_pretrained(folder, *arguments, output_loading_info=True, **options)
         model, report = loaded

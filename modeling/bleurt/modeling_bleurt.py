@@ -7,6 +7,7 @@ from torch import nn
 from transformers import PreTrainedConfig
 from transformers.modeling_outputs import SequenceClassifierOutput
 from transformers.utils import cached_file
+from transformers.utils.generic import can_return_tuple
 
 from summarily.modeling.bleurt.configuration_bleurt import BleurtConfig
 from summarily.modeling.bleurt.convert_bleurt import is_port, port_config, port_state
@@ -46,20 +47,24 @@ class BleurtForScoring(AdaptedEncoderModel):
         self.post_init()
 
     @classmethod
-    def from_pretrained(cls, folder: Any, *arguments: Any, **options: Any) -> Any:
+    def from_pretrained(cls, pretrained_model_name_or_path: Any, *arguments: Any, **options: Any) -> Any:
         """Load a model of ours, or a port of BLEURT under its own names."""
+        folder = pretrained_model_name_or_path
         place = {key: options[key] for key in _PLACE if options.get(key) is not None}
-        values, _ = PreTrainedConfig.get_config_dict(folder, **place)
-        if not is_port(values):
+        if folder is None or not is_port(PreTrainedConfig.get_config_dict(folder, **place)[0]):
             return super().from_pretrained(folder, *arguments, **options)
-        dtype = options.pop("dtype", None)
+        values, _ = PreTrainedConfig.get_config_dict(folder, **place)
+        dtype = options.pop("dtype", options.pop("torch_dtype", None))
         unknown = sorted(key for key in options if key not in (*_PLACE, "config", "trust_remote_code"))
         if arguments or unknown:
             raise InputError(f"a port of BLEURT is loaded without {', '.join(unknown) or 'more arguments'}.")
         model = cls(BleurtConfig(**port_config(values)))
-        model.load_state_dict(port_state(_port_file(folder, place)))
-        if isinstance(dtype, torch.dtype):
-            model.to(dtype)
+        state = port_state(_port_file(folder, place))
+        model.load_state_dict(state)
+        if dtype == "auto":
+            dtype = next(tensor.dtype for tensor in state.values() if tensor.is_floating_point())
+        if dtype is not None:
+            model.to(getattr(torch, dtype) if isinstance(dtype, str) else dtype)
         return model.eval()
 
     def keep_score_alone(self) -> None:
@@ -71,12 +76,16 @@ class BleurtForScoring(AdaptedEncoderModel):
         self.head = head
         self.config.signals = None
 
+    @can_return_tuple
     def forward(
         self,
-        input_ids: torch.Tensor,
+        input_ids: torch.Tensor | None = None,
         attention_mask: torch.Tensor | None = None,
         token_type_ids: torch.Tensor | None = None,
         labels: torch.Tensor | None = None,
+        inputs_embeds: torch.Tensor | None = None,
+        output_attentions: bool | None = None,
+        output_hidden_states: bool | None = None,
     ) -> SequenceClassifierOutput:
         """Score pairs.
 
@@ -88,12 +97,20 @@ class BleurtForScoring(AdaptedEncoderModel):
         Returns:
             `logits` [batch, 1 + signals]: the score, and what the signals are thought to be.
         """
+        if (input_ids is None) == (inputs_embeds is None):
+            raise InputError("give either input_ids or inputs_embeds.")
+        tokens = inputs_embeds[..., 0] if input_ids is None else input_ids
         if attention_mask is None:
-            attention_mask = torch.ones_like(input_ids)
+            attention_mask = torch.ones_like(tokens, dtype=torch.long)
         if token_type_ids is None:
             raise InputError("token_type_ids say which tokens are the candidate's; PairTokenizer gives them.")
+        shown = {"output_attentions": output_attentions, "output_hidden_states": output_hidden_states}
         output = self.encoder(
-            input_ids=input_ids, attention_mask=attention_mask, token_type_ids=token_type_ids
+            input_ids=input_ids,
+            attention_mask=attention_mask,
+            token_type_ids=token_type_ids,
+            inputs_embeds=inputs_embeds,
+            **{name: getattr(self.config, name) if value is None else value for name, value in shown.items()},
         )
         if self.config.pooling == "first":
             pooled = output.pooler_output
@@ -104,7 +121,9 @@ class BleurtForScoring(AdaptedEncoderModel):
         if labels is not None:
             known = labels != UNKNOWN
             loss = ((logits - labels)[known] ** 2).mean()
-        return SequenceClassifierOutput(loss=loss, logits=logits)
+        return SequenceClassifierOutput(
+            loss=loss, logits=logits, hidden_states=output.hidden_states, attentions=output.attentions
+        )
 
 
 def _pair_features(

@@ -16,8 +16,10 @@ class ClozeReaderConfig(PreTrainedConfig):
     Args:
         vocab_size: words and, at the end of the vocabulary, the entities.
         hidden_size: of one direction.
-        max_entities: how many entities a passage and its question can have; the ids of `@entity0`, `@entity1`, ...
-            are the last of the vocabulary. What comes later in a text is read as an unknown word.
+        max_entities: how many entities a passage and its question can have. What comes later in a text is read as an
+            unknown word.
+        first_entity_id: of `@entity0`, which `@entity1` and so on follow; by default they are the last of the
+            vocabulary. It stays where it is when embeddings are added.
 
     Example:
 
@@ -32,6 +34,7 @@ class ClozeReaderConfig(PreTrainedConfig):
     embedding_size: int = 50
     hidden_size: int = 128
     max_entities: int = 200
+    first_entity_id: int | None = None
     dropout: float = 0.2
     pad_token_id: int = 0
 
@@ -40,8 +43,11 @@ class ClozeReaderConfig(PreTrainedConfig):
             raise InputError(
                 f"max_entities={self.max_entities} leaves no words in a vocabulary of vocab_size={self.vocab_size}."
             )
+        if self.first_entity_id is None:
+            self.first_entity_id = self.vocab_size - self.max_entities
+        if not 0 <= self.first_entity_id <= self.vocab_size - self.max_entities:
+            raise InputError(
+                f"the {self.max_entities} entities from first_entity_id={self.first_entity_id} on are not within a "
+                f"vocabulary of vocab_size={self.vocab_size}."
+            )
         super().__post_init__(**kwargs)
-
-    @property
-    def first_entity_id(self) -> int:
-        return self.vocab_size - self.max_entities

@@ -10,10 +10,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import torch
 from torch import nn
 from torch.nn.utils.rnn import pad_sequence
-from transformers import AutoTokenizer, PreTrainedModel
+from transformers import PreTrainedModel
 from transformers import initialization as init
+from transformers.utils.generic import can_return_tuple
 
 from summarily.modeling.cloze_reader.configuration_cloze_reader import ClozeReaderConfig
+from summarily.modeling.cloze_reader.own_tokenizer import OwnTokenizer
 from summarily.modeling.cloze_reader.reader_output import (
     ReaderOutput,
     masked_answer_loss,
@@ -58,7 +60,7 @@ class BidirectionalGru(nn.Module):
         return states * mask[..., None], final
 
 
-class ClozeReader(PreTrainedModel):
+class ClozeReader(OwnTokenizer, PreTrainedModel):
     """Answers cloze questions by the entity of a passage that fills the blank.
 
     The question's final states attend to the passage's states, and the attended state is classified over entity
@@ -88,7 +90,6 @@ class ClozeReader(PreTrainedModel):
         self.question_encoder = BidirectionalGru(config.embedding_size, config.hidden_size)
         self.attention = nn.Linear(2 * config.hidden_size, 2 * config.hidden_size, bias=False)  # W_s
         self.classifier = nn.Linear(2 * config.hidden_size, config.max_entities)  # W_a
-        self._tokenizer: PreTrainedTokenizerBase | None = None
         self.post_init()
 
     def _init_weights(self, module: nn.Module) -> None:
@@ -119,6 +120,7 @@ class ClozeReader(PreTrainedModel):
 
     # --- the network ------------------------------------------------------------------------------------
 
+    @can_return_tuple
     def forward(
         self,
         input_ids: torch.LongTensor,
@@ -127,8 +129,9 @@ class ClozeReader(PreTrainedModel):
         question_mask: torch.Tensor | None = None,
         question_passage: torch.LongTensor | None = None,
         labels: torch.LongTensor | None = None,
-        return_dict: bool | None = None,
-    ) -> ReaderOutput | tuple[torch.Tensor, ...]:
+        output_attentions: bool | None = None,
+        output_hidden_states: bool | None = None,
+    ) -> ReaderOutput:
         """Score the entities of each question's passage.
 
         Args:
@@ -138,11 +141,16 @@ class ClozeReader(PreTrainedModel):
             question_mask: as `attention_mask`, of the questions.
             question_passage: the row of each question's passage; by default question i is about passage i.
             labels: the number of the entity that answers each question.
+
+        Returns:
+            `logits` of the entities. If asked for, `hidden_states` are the passages' embeddings and states, and
+            `attentions` how each question attends to its passage, [questions, passage length].
         """
         if question_ids is None:
             raise InputError("question_ids is missing: the reader answers questions about a passage.")
         passage_mask = self._mask(input_ids, attention_mask, "passage")
         question_mask = self._mask(question_ids, question_mask, "question")
+        own = question_passage is None
         if question_passage is None:
             if len(question_ids) != len(input_ids):
                 raise InputError(
@@ -150,20 +158,36 @@ class ClozeReader(PreTrainedModel):
                     "in question_passage."
                 )
             question_passage = torch.arange(len(input_ids), device=input_ids.device)
-        passage, _ = self.passage_encoder(self._embed(input_ids), passage_mask)  # [passages, length, 2h]
+        embedded = self._embed(input_ids)
+        passage, _ = self.passage_encoder(embedded, passage_mask)  # [passages, length, 2h]
         _, question = self.question_encoder(self._embed(question_ids), question_mask)  # [questions, 2h]
 
-        attended = self._attend(question, passage, passage_mask, question_passage)
+        # What is compiled cannot ask how many questions a passage has: then its states are copied for each.
+        spread = own or torch.compiler.is_compiling()
+        attend = self._attend_each if spread else self._attend_grouped
+        attended, attention = attend(self.attention(question), passage, passage_mask, question_passage)
         logits = self.classifier(attended)
         present = self._present(input_ids, passage_mask)[question_passage]
         logits = logits.masked_fill(~present, -torch.inf)
         loss = None if labels is None else masked_answer_loss(logits, labels)
-        if return_dict is False:
-            return (logits,) if loss is None else (loss, logits)
-        return ReaderOutput(loss=loss, logits=logits)
+        shows_states, shows_attention = (
+            getattr(self.config, name) if asked is None else asked
+            for name, asked in (
+                ("output_hidden_states", output_hidden_states),
+                ("output_attentions", output_attentions),
+            )
+        )
+        return ReaderOutput(
+            loss=loss,
+            logits=logits,
+            hidden_states=(embedded, passage) if shows_states else None,
+            attentions=(attention,) if shows_attention else None,
+        )
 
     def _mask(self, ids: torch.Tensor, mask: torch.Tensor | None, what: str) -> torch.Tensor:
         mask = ids != self.config.pad_token_id if mask is None else mask.bool()
+        if torch.compiler.is_compiling():  # what is compiled cannot depend on values
+            return mask
         if not mask[:, 0].all():
             row = int((~mask[:, 0]).nonzero()[0, 0])
             raise InputError(f"{what} {row} has no words, or is padded on the left; pad on the right.")
@@ -174,27 +198,24 @@ class ClozeReader(PreTrainedModel):
     def _embed(self, ids: torch.Tensor) -> torch.Tensor:
         return self.dropout(self.word_embeddings(ids))
 
-    def _attend(
-        self,
-        question: torch.Tensor,
-        passage: torch.Tensor,
-        passage_mask: torch.Tensor,
-        question_passage: torch.Tensor,
-    ) -> torch.Tensor:
-        """The passage's states weighted by how well they fit each question [questions, 2h]."""
-        # Questions of one passage stand in a row of their own, so that its states are not copied for each.
+    def _attend_each(self, question, passage, passage_mask, question_passage):
+        """The passage's states weighted by how well they fit each question [questions, 2h], and the weights."""
+        passage, passage_mask = passage[question_passage], passage_mask[question_passage]
+        attended, weights = _weighted(question[:, None], passage, passage_mask)
+        return attended[:, 0], weights[:, 0]
+
+    def _attend_grouped(self, question, passage, passage_mask, question_passage):
+        """The same. Questions of one passage stand in a row of their own: its states are not copied for each."""
         place, width = _places(question_passage, len(passage))
         grouped = question.new_zeros(len(passage), width, question.shape[-1])
-        grouped[question_passage, place] = self.attention(question)
-        scores = grouped @ passage.transpose(1, 2)  # [passages, width, length]
-        scores = scores.masked_fill(~passage_mask[:, None], torch.finfo(scores.dtype).min)
-        attended = torch.softmax(scores, dim=-1) @ passage  # [passages, width, 2h]
-        return attended[question_passage, place]
+        grouped[question_passage, place] = question
+        attended, weights = _weighted(grouped, passage, passage_mask)
+        return attended[question_passage, place], weights[question_passage, place]
 
     def _present(self, ids: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
         """Which entities a passage mentions [passages, entities]."""
         numbers = ids - self.config.first_entity_id
-        mentions = mask & (numbers >= 0)
+        mentions = mask & (numbers >= 0) & (numbers < self.config.max_entities)
         present = torch.zeros(
             len(ids), self.config.max_entities + 1, dtype=torch.bool, device=ids.device
         )  # the last column takes the words that are no entities
@@ -203,29 +224,26 @@ class ClozeReader(PreTrainedModel):
 
     # --- texts ------------------------------------------------------------------------------------------
 
-    @property
-    def tokenizer(self) -> PreTrainedTokenizerBase:
-        """The tokenizer that was saved beside the weights; assign one to a new model."""
-        if self._tokenizer is None:
-            if not self.config._name_or_path:
-                raise InputError("this reader has no vocabulary yet; assign model.tokenizer.")
-            self.tokenizer = AutoTokenizer.from_pretrained(self.config._name_or_path)
-        assert self._tokenizer is not None
-        return self._tokenizer
+    def check_tokenizer(self, tokenizer: PreTrainedTokenizerBase) -> None:
+        least, most = self.config.first_entity_id + self.config.max_entities, self.config.vocab_size
+        if not least <= len(tokenizer) <= most:
+            raise InputError(f"the tokenizer has {len(tokenizer)} tokens; the reader has {most}.")
 
-    @tokenizer.setter
-    def tokenizer(self, tokenizer: PreTrainedTokenizerBase) -> None:
-        if len(tokenizer) != self.config.vocab_size:
+    def resize_token_embeddings(self, new_num_tokens: int | None = None, *arguments: Any, **options: Any):
+        """As in transformers; the entities' embeddings stay where they are."""
+        least = self.config.first_entity_id + self.config.max_entities
+        if new_num_tokens is not None and new_num_tokens < least:
             raise InputError(
-                f"the tokenizer has {len(tokenizer)} tokens; the reader has {self.config.vocab_size}."
+                f"{new_num_tokens} embeddings would cut off entities; there are {least} up to the last."
             )
-        self._tokenizer = tokenizer
+        return super().resize_token_embeddings(new_num_tokens, *arguments, **options)
 
     @classmethod
-    def from_pretrained(cls, *arguments: Any, **options: Any) -> Any:
+    def from_pretrained(cls, pretrained_model_name_or_path: Any, *arguments: Any, **options: Any) -> Any:
         """As usual, but computes in single precision unless told otherwise, whatever the file is stored in."""
-        options.setdefault("dtype", torch.float32)
-        return super().from_pretrained(*arguments, **options)
+        if "torch_dtype" not in options:  # the former name of dtype
+            options.setdefault("dtype", torch.float32)
+        return super().from_pretrained(pretrained_model_name_or_path, *arguments, **options)
 
     def save_pretrained(
         self,
@@ -240,8 +258,6 @@ class ClozeReader(PreTrainedModel):
                 name: tensor.to(stored_dtype) for name, tensor in self.state_dict().items()
             }
         super().save_pretrained(save_directory, **options)
-        if self._tokenizer is not None or self.config._name_or_path:
-            self.tokenizer.save_pretrained(save_directory)
 
     @torch.inference_mode()
     def answer(
@@ -351,6 +367,16 @@ class EncodedPassage:
     @property
     def tokens(self) -> int:
         return len(self.passage) + sum(map(len, self.questions))
+
+
+def _weighted(
+    queries: torch.Tensor, states: torch.Tensor, mask: torch.Tensor
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Means of `states` [rows, length, 2h] by softmax attention of `queries` [rows, width, 2h], and its weights."""
+    scores = queries @ states.transpose(1, 2)  # [rows, width, length]
+    scores = scores.masked_fill(~mask[:, None], torch.finfo(scores.dtype).min)
+    weights = torch.softmax(scores, dim=-1)
+    return weights @ states, weights
 
 
 def _padded(rows: Sequence[list[int]], pad: int) -> torch.Tensor:

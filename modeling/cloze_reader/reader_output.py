@@ -15,6 +15,8 @@ class ReaderOutput(ModelOutput):
 
     loss: torch.FloatTensor | None = None
     logits: torch.FloatTensor | None = None
+    hidden_states: tuple[torch.FloatTensor, ...] | None = None
+    attentions: tuple[torch.FloatTensor, ...] | None = None
 
 
 def masked_answer_loss(logits: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:

@@ -8,21 +8,21 @@ to the length. It is the encoder under a mask of blocks, computed without the bl
 
 from __future__ import annotations
 
-import importlib
-import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 import torch.nn.functional as F
 from torch import nn
 from torch.autograd.function import once_differentiable
 from torch.nn.utils.rnn import pad_sequence
-from transformers import AutoTokenizer
 from transformers import initialization as init
+from transformers.utils.generic import can_return_tuple
 
+from summarily.modeling.cloze_reader.own_tokenizer import OwnTokenizer
 from summarily.modeling.cloze_reader.reader_output import (
     ReaderOutput,
     masked_answer_loss,
@@ -42,7 +42,7 @@ _SENTENCE_END = re.compile(r"(?:[.!?][\"'”’)\]]*\s|\n)\s*")
 _SMALLEST = 1e-20
 
 
-class CrossReader(AdaptedEncoderModel):
+class CrossReader(OwnTokenizer, AdaptedEncoderModel):
     """Answers cloze questions by the entity of a passage that fills the blank.
 
     The state of the blank points at the tokens of the entities' mentions; an entity has the probability of all its
@@ -85,7 +85,6 @@ class CrossReader(AdaptedEncoderModel):
         self.blank_projection = nn.Linear(width, width)  # f
         self.mention_projection = nn.Linear(width, width)  # g
         self.prior = nn.Linear(2, 1, bias=False)  # u, v
-        self._tokenizer: PreTrainedTokenizerBase | None = None
         self.post_init()
 
     def _init_weights(self, module: nn.Module) -> None:
@@ -99,6 +98,7 @@ class CrossReader(AdaptedEncoderModel):
 
     # --- the network ------------------------------------------------------------------------------------
 
+    @can_return_tuple
     def forward(
         self,
         input_ids: torch.LongTensor,
@@ -113,8 +113,8 @@ class CrossReader(AdaptedEncoderModel):
         question_rows: torch.LongTensor,
         in_question: torch.Tensor,
         labels: torch.LongTensor | None = None,
-        return_dict: bool | None = None,
-    ) -> ReaderOutput | tuple[torch.Tensor, ...]:
+        output_hidden_states: bool | None = None,
+    ) -> ReaderOutput:
         """Score the entities of each question's passage; `collate` makes the inputs of texts.
 
         Tokens stand one after another, without padding; the other inputs count through them.
@@ -132,11 +132,18 @@ class CrossReader(AdaptedEncoderModel):
             question_rows: the row that each question is in [questions].
             in_question: whether a question mentions an entity [questions, entities].
             labels: the entity that answers each question.
+
+        Returns:
+            `logits` of the entities. If asked for, `hidden_states` are the tokens' embeddings and states after each
+            layer, [tokens, width].
         """
+        shown: list[torch.Tensor] | None = None
+        if self.config.output_hidden_states if output_hidden_states is None else output_hidden_states:
+            shown = []
         mentioned = (mention_entities != NO_ENTITY).nonzero()[:, 0]
         needed = torch.cat([mentioned, blanks])
         states = self.encode(
-            input_ids, position_ids, chunk_tokens, row_tokens, row_segments, passage_tokens, needed
+            input_ids, position_ids, chunk_tokens, row_tokens, row_segments, passage_tokens, needed, shown
         )
         place = torch.zeros_like(input_ids).index_copy(
             0, mentioned, torch.arange(len(mentioned), device=input_ids.device)
@@ -157,9 +164,7 @@ class CrossReader(AdaptedEncoderModel):
         logits = pointed.clamp(min=_SMALLEST).log() + self.prior(prior.to(self.dtype))[..., 0].float()
         logits = logits.masked_fill(counts == 0, -torch.inf)
         loss = None if labels is None else masked_answer_loss(logits, labels)
-        if return_dict is False:
-            return (logits,) if loss is None else (loss, logits)
-        return ReaderOutput(loss=loss, logits=logits)
+        return ReaderOutput(loss=loss, logits=logits, hidden_states=None if shown is None else tuple(shown))
 
     def encode(
         self,
@@ -170,8 +175,12 @@ class CrossReader(AdaptedEncoderModel):
         row_segments: torch.Tensor,
         passage_tokens: torch.Tensor,
         needed: torch.Tensor,
+        shown: list[torch.Tensor] | None = None,
     ) -> torch.Tensor:
-        """The last states of the tokens that are `needed` [needed, width]; see `forward`."""
+        """The last states of the tokens that are `needed` [needed, width]; see `forward`.
+
+        All states are appended to `shown`; without it, those of the last layer are computed where they are needed.
+        """
         states = self.encoder.embeddings(
             input_ids=input_ids[None],
             position_ids=position_ids[None],
@@ -182,24 +191,50 @@ class CrossReader(AdaptedEncoderModel):
         passage = (passage_tokens >= 0)[:, None].expand(-1, own.shape[1], -1)
         row_mask = torch.cat([passage, own], dim=2)[:, None]  # [rows, 1, length, passage length + length]
         row_keys = torch.cat([passage_tokens, row_tokens], dim=1)
-        in_chunk, in_row = chunk_tokens >= 0, row_tokens >= 0
+        blocks = (chunk_tokens, row_tokens, row_keys, chunk_mask, row_mask)
+        *layers, last = self.encoder.encoder.layer
+        for layer in layers:
+            if shown is not None:
+                shown.append(states)
+            states = self._layer(layer, states, *blocks)
+        if shown is None:
+            return self._layer(last, states, *blocks, needed)
+        shown += [states, self._layer(last, states, *blocks)]
+        return shown[-1][needed]
+
+    def _layer(self, layer: nn.Module, *inputs: torch.Tensor) -> torch.Tensor:
+        """One layer, computed again in the backward pass where gradients are checkpointed."""
+        if layer.gradient_checkpointing and self.training:
+            return layer._gradient_checkpointing_func(partial(self._compute_layer, layer), *inputs)
+        return self._compute_layer(layer, *inputs)
+
+    def _compute_layer(
+        self,
+        layer: nn.Module,
+        states: torch.Tensor,
+        chunk_tokens: torch.Tensor,
+        row_tokens: torch.Tensor,
+        row_keys: torch.Tensor,
+        chunk_mask: torch.Tensor,
+        row_mask: torch.Tensor,
+        needed: torch.Tensor | None = None,
+    ) -> torch.Tensor:
         heads = (self.encoder.config.num_attention_heads, -1)
-        for number, layer in enumerate(self.encoder.encoder.layer):
-            attention = layer.attention.self
-            parts = [
-                _linear(part, states).unflatten(-1, heads)
-                for part in (attention.query, attention.key, attention.value)
+        attention = layer.attention.self
+        parts = [
+            _linear(part, states).unflatten(-1, heads)
+            for part in (attention.query, attention.key, attention.value)
+        ]
+        # The chunks come first in `states`, and both lists are in its order.
+        attended = torch.cat(
+            [
+                self._attend(parts, chunk_tokens, chunk_tokens, chunk_mask)[chunk_tokens >= 0],
+                self._attend(parts, row_tokens, row_keys, row_mask)[row_tokens >= 0],
             ]
-            # The chunks come first in `states`, and both lists are in its order.
-            attended = torch.cat(
-                [
-                    self._attend(parts, chunk_tokens, chunk_tokens, chunk_mask)[in_chunk],
-                    self._attend(parts, row_tokens, row_keys, row_mask)[in_row],
-                ]
-            )
-            if number < len(self.encoder.encoder.layer) - 1:
-                states = _rest_of_layer(layer, states, attended)
-        return _rest_of_layer(layer, states[needed], attended[needed])
+        )
+        if needed is not None:
+            states, attended = states[needed], attended[needed]
+        return _rest_of_layer(layer, states, attended)
 
     def _attend(
         self, parts: Sequence[torch.Tensor], queries: torch.Tensor, keys: torch.Tensor, mask: torch.Tensor
@@ -217,20 +252,9 @@ class CrossReader(AdaptedEncoderModel):
     @property
     def tokenizer(self) -> PreTrainedTokenizerBase:
         """The encoder's, or the one that was saved beside complete weights; assign one to a new model."""
-        if self._tokenizer is None:
-            place = self.config._name_or_path
-            if self.config.encoder is not None:
-                # By name, for a merged reader to stand alone.
-                weights = importlib.import_module("summarily.support.weights")
-                resolved = weights.resolve(self.config.encoder)
-                self._tokenizer = AutoTokenizer.from_pretrained(
-                    resolved.path_or_id, revision=resolved.revision
-                )
-            elif place:
-                self._tokenizer = AutoTokenizer.from_pretrained(place)
-            else:
-                raise InputError("this reader has no tokenizer yet; assign model.tokenizer.")
-        return self._tokenizer
+        if self._tokenizer is None and self.config.encoder is not None:
+            self._tokenizer = self.encoder_tokenizer()
+        return super().tokenizer
 
     @tokenizer.setter
     def tokenizer(self, tokenizer: PreTrainedTokenizerBase) -> None:
@@ -239,13 +263,8 @@ class CrossReader(AdaptedEncoderModel):
     def merged(self) -> CrossReader:
         """A reader that stands alone, with its tokenizer."""
         whole = super().merged()
-        whole.tokenizer = self.tokenizer
+        whole._tokenizer = self._tokenizer if self.config.encoder is None else self.tokenizer
         return whole
-
-    def save_pretrained(self, save_directory: str | os.PathLike[str], **options: Any) -> None:
-        super().save_pretrained(save_directory, **options)
-        if self.config.encoder is None and (self._tokenizer is not None or self.config._name_or_path):
-            self.tokenizer.save_pretrained(save_directory)
 
     @torch.inference_mode()
     def answer(
@@ -416,27 +435,33 @@ class _AdaptedProduct(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(ctx, inputs, weight, bias, down, up, scale):
-        whole = torch.addmm(weight, up, down, alpha=scale)
+    def forward(ctx, inputs, weight, bias, down, up, scale, dtype):
+        whole = torch.addmm(weight, up, down, alpha=scale).to(dtype)
+        ctx.given, ctx.scale = inputs.dtype, scale
+        inputs = inputs.to(dtype)
         ctx.save_for_backward(inputs, whole, down, up)
-        ctx.scale = scale
-        return F.linear(inputs, whole, bias)
+        return F.linear(inputs, whole, None if bias is None else bias.to(dtype))
 
     @staticmethod
     @once_differentiable
     def backward(ctx, gradient):
         inputs, whole, down, up = ctx.saved_tensors
-        narrow = ctx.scale * (gradient @ up)  # [tokens, rank]
-        of_up = ctx.scale * (gradient.T @ (inputs @ down.T))
-        of_inputs = gradient @ whole if ctx.needs_input_grad[0] else None
-        return of_inputs, None, None, narrow.T @ inputs, of_up, None
+        narrow = ctx.scale * (gradient @ up.to(gradient.dtype))  # [tokens, rank]
+        of_up = ctx.scale * (gradient.T @ (inputs @ down.to(inputs.dtype).T))
+        of_inputs = (gradient @ whole).to(ctx.given) if ctx.needs_input_grad[0] else None
+        of_down = (narrow.T @ inputs).to(down.dtype)
+        return of_inputs, None, None, of_down, of_up.to(up.dtype), None, None
 
 
-def _linear(layer: nn.Linear, inputs: torch.Tensor) -> torch.Tensor:
-    if isinstance(layer, AdaptedLinear):
-        parts = (layer.weight, layer.bias, layer.adapter_down, layer.adapter_up)
-        return _AdaptedProduct.apply(inputs, *parts, layer.scale)
-    return F.linear(inputs, layer.weight, layer.bias)
+def _linear(layer: nn.Module, inputs: torch.Tensor) -> torch.Tensor:
+    hooked = layer._forward_hooks or layer._forward_pre_hooks or hasattr(layer, "_hf_hook")
+    if type(layer) is not AdaptedLinear or hooked:  # more than its weights: it is called, like any module
+        return layer(inputs)
+    device = inputs.device.type
+    dtype = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else inputs.dtype
+    parts = (layer.weight, layer.bias, layer.adapter_down, layer.adapter_up)
+    with torch.autocast(device, enabled=False):  # the sum of weight and adapter is rounded once
+        return _AdaptedProduct.apply(inputs, *parts, layer.scale, dtype)
 
 
 def _sums(values: torch.Tensor, slots: torch.Tensor, width: int) -> torch.Tensor:

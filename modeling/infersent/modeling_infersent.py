@@ -2,13 +2,42 @@
 
 import torch
 from torch import nn
-from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 from transformers import PreTrainedModel
 from transformers import initialization as init
 from transformers.modeling_outputs import BaseModelOutputWithPooling
+from transformers.utils.generic import can_return_tuple
 
 from summarily.modeling.infersent.configuration_infersent import InferSentConfig
 from summarily.support.errors import InputError
+
+
+class BidirectionalLstm(nn.LSTM):
+    """A bidirectional LSTM of one layer that begins neither direction at padding.
+
+    Equal to `nn.LSTM` on packed sequences, which cannot be compiled.
+
+    Example:
+
+    >>> lstm = BidirectionalLstm(4, 3, bidirectional=True, batch_first=True)
+    >>> lstm(torch.randn(2, 5, 4), torch.ones(2, 5, dtype=torch.bool)).shape
+    torch.Size([2, 5, 6])
+    """
+
+    def forward(self, inputs: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+        """The states of both directions [batch, time, 2 * hidden], zero at padding, which is on the right."""
+        lengths = mask.sum(1, keepdim=True)
+        place = torch.arange(inputs.shape[1], device=inputs.device)
+        mirrored = torch.where(mask, lengths - 1 - place, place)[..., None]  # its own inverse
+        ahead = self._direction(inputs, "")
+        back = self._direction(inputs.gather(1, mirrored.expand_as(inputs)), "_reverse")
+        return torch.cat([ahead, back.gather(1, mirrored.expand_as(back))], dim=-1) * mask[..., None]
+
+    def _direction(self, inputs: torch.Tensor, direction: str) -> torch.Tensor:
+        """One direction, read from the left."""
+        names = ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
+        weights = [getattr(self, f"{name}_l0{direction}") for name in names]
+        start = inputs.new_zeros(1, len(inputs), self.hidden_size)
+        return torch.lstm(inputs, (start, start), weights, True, 1, 0.0, self.training, False, True)[0]
 
 
 class InferSentModel(PreTrainedModel):
@@ -32,7 +61,7 @@ class InferSentModel(PreTrainedModel):
         self.word_embeddings = nn.Embedding(config.vocab_size, config.embedding_size, config.pad_token_id)
         # Never trained: the published models keep their word vectors fixed.
         self.word_embeddings.weight.requires_grad_(False)
-        self.enc_lstm = nn.LSTM(
+        self.enc_lstm = BidirectionalLstm(
             config.embedding_size, config.hidden_size, num_layers=1, bidirectional=True, batch_first=True
         )
         self.post_init()
@@ -53,18 +82,23 @@ class InferSentModel(PreTrainedModel):
     def set_input_embeddings(self, value: nn.Module) -> None:
         self.word_embeddings = value  # type: ignore[assignment]
 
+    @can_return_tuple
     def forward(
         self,
         input_ids: torch.LongTensor | None = None,
         attention_mask: torch.Tensor | None = None,
         inputs_embeds: torch.FloatTensor | None = None,
-        return_dict: bool | None = None,
-    ) -> BaseModelOutputWithPooling | tuple[torch.Tensor, torch.Tensor]:
+        output_hidden_states: bool | None = None,
+    ) -> BaseModelOutputWithPooling:
         """Encode sentences that are padded on the right.
 
         Args:
             attention_mask: 1 for words, 0 for padding; by default `input_ids` that are not padding, or all of
                 `inputs_embeds`.
+
+        Returns:
+            `pooler_output` [batch, 2 * hidden], and the states of the words, zero at padding; `hidden_states` are the
+            word vectors and the states.
         """
         if (input_ids is None) == (inputs_embeds is None):
             raise InputError("give either input_ids or inputs_embeds.")
@@ -75,24 +109,24 @@ class InferSentModel(PreTrainedModel):
         if attention_mask is None:
             attention_mask = inputs_embeds.new_ones(inputs_embeds.shape[:2])
         mask = attention_mask.bool()  # [batch, time]
-        lengths = mask.sum(1)
-        if (lengths == 0).any():
-            row = int((lengths == 0).nonzero()[0, 0])
-            raise InputError(
-                f"row {row} has no words; the tokenizer gives at least the end-of-sentence word."
-            )
-        if (mask[:, 1:] & ~mask[:, :-1]).any():
-            raise InputError(
-                "InferSent takes sentences padded on the right; the mask has words after padding."
-            )
-        packed = pack_padded_sequence(inputs_embeds, lengths.cpu(), batch_first=True, enforce_sorted=False)
-        states, _ = pad_packed_sequence(
-            self.enc_lstm(packed)[0], batch_first=True, total_length=mask.shape[1]
-        )  # [batch, time, 2 * hidden], zero where padded
+        if not torch.compiler.is_compiling():  # what is compiled cannot depend on values
+            _check_padding(mask)
+        states = self.enc_lstm(inputs_embeds, mask)
         if self.config.v1_zero_padding:
             pooled = states.amax(1)
         else:
             pooled = states.masked_fill(~mask.unsqueeze(-1), torch.finfo(states.dtype).min).amax(1)
-        if return_dict is False:
-            return states, pooled
-        return BaseModelOutputWithPooling(last_hidden_state=states, pooler_output=pooled)  # type: ignore[arg-type]
+        shown = self.config.output_hidden_states if output_hidden_states is None else output_hidden_states
+        return BaseModelOutputWithPooling(
+            last_hidden_state=states,  # type: ignore[arg-type]
+            pooler_output=pooled,
+            hidden_states=(inputs_embeds, states) if shown else None,  # type: ignore[arg-type]
+        )
+
+
+def _check_padding(mask: torch.Tensor) -> None:
+    if not mask.any(1).all():
+        row = int((~mask.any(1)).nonzero()[0, 0])
+        raise InputError(f"row {row} has no words; the tokenizer gives at least the end-of-sentence word.")
+    if (mask[:, 1:] & ~mask[:, :-1]).any():
+        raise InputError("InferSent takes sentences padded on the right; the mask has words after padding.")

@@ -201,6 +201,16 @@ def test_layers_are_chosen_by_the_end_of_their_name():
         insert_adapters(nn.Sequential(nn.ReLU()), 1, 1, ["query"])
 
 
+def test_embeddings_that_would_not_be_saved_are_not_resized(model, tmp_path):
+    with pytest.raises(ValueError, match="which has its own"):
+        model.resize_token_embeddings(model.config.vocab_size + 1)
+    whole = model.merged()
+    size = whole.config.vocab_size + 1
+    whole.resize_token_embeddings(size)
+    whole.save_pretrained(tmp_path)
+    assert type(model).from_pretrained(tmp_path).get_input_embeddings().num_embeddings == size
+
+
 def test_a_config_says_what_is_wrong():
     with pytest.raises(ValueError, match="adapter_rank=-1"):
         AdaptedEncoderConfig(adapter_rank=-1)

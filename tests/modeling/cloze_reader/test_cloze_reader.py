@@ -6,6 +6,7 @@ import copy
 import io
 import json
 import pickle
+import shutil
 
 import pytest
 import torch
@@ -231,6 +232,27 @@ def test_saved_readers_bring_their_vocabulary_and_compute_in_single_precision(mo
     )
 
 
+def test_a_reader_keeps_its_vocabulary_when_its_folder_is_gone(model, tmp_path):
+    model.save_pretrained(tmp_path / "first")
+    loaded = ClozeReader.from_pretrained(pretrained_model_name_or_path=tmp_path / "first")
+    shutil.rmtree(tmp_path / "first")
+    loaded.save_pretrained(tmp_path / "second")
+    again = ClozeReader.from_pretrained(tmp_path / "second")
+    assert again.answer(PASSAGES, QUESTIONS) == model.answer(PASSAGES, QUESTIONS)
+
+
+def test_more_embeddings_leave_the_entities_where_they_are(model, tmp_path):
+    expected = model.answer(PASSAGES, QUESTIONS)
+    first = model.config.first_entity_id
+    model.resize_token_embeddings(len(model.tokenizer) + 9)
+    assert model.config.first_entity_id == first and model.answer(PASSAGES, QUESTIONS) == expected
+    model.save_pretrained(tmp_path)
+    loaded = ClozeReader.from_pretrained(tmp_path)
+    assert loaded.config.first_entity_id == first and loaded.answer(PASSAGES, QUESTIONS) == expected
+    with pytest.raises(ValueError, match="would cut off entities"):
+        model.resize_token_embeddings(len(model.tokenizer) - 1)
+
+
 def test_loads_as_remote_code(model, batch, tmp_path):
     assert_loads_as_remote_code([model], batch, tmp_path, "AutoModel")
 
@@ -277,5 +299,5 @@ def test_bad_inputs_are_named(model, batch):
         model.answer(["@entity0"], [[], []])
     with pytest.raises(ValueError, match="leaves no words"):
         ClozeReaderConfig(vocab_size=10, max_entities=10)
-    with pytest.raises(ValueError, match="no vocabulary yet"):
+    with pytest.raises(ValueError, match="no tokenizer yet"):
         ClozeReader(ClozeReaderConfig(vocab_size=30, max_entities=5)).tokenizer  # noqa: B018
