@@ -81,7 +81,8 @@ def check_types(kind: type, options: Mapping[str, Any]) -> None:
         hint = parameter.annotation
         if isinstance(hint, str):
             try:
-                hint = eval(hint, kind.__init__.__globals__)  # type: ignore[misc]  our own source, not the user's
+                # Our own source, not the user's.
+                hint = eval(hint, typing.cast(Any, kind).__init__.__globals__)
             except NameError:  # of a type that is imported for type checkers alone
                 continue
         if not _fits(options[name], hint):
