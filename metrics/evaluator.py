@@ -30,7 +30,7 @@ def register_evaluator() -> None:
         def __init__(self, *arguments: Any, **options: Any) -> None:
             super().__init__(*arguments, **options)
             # Stock evaluators write `generation_kwargs` into their class, where the next evaluator finds them.
-            self.PIPELINE_KWARGS = dict(type(self).PIPELINE_KWARGS)
+            self.PIPELINE_KWARGS = dict(stock.PIPELINE_KWARGS)
 
         def prepare_pipeline(
             self,

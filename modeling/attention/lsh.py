@@ -112,8 +112,8 @@ def lsh_attention(
     dropout: float = 0.0,
     bias: torch.Tensor | None = None,
     scale: float | None = None,
-    weights: bool = False,
-) -> torch.Tensor | tuple[torch.Tensor, torch.Tensor]:
+    shown: list[torch.Tensor] | None = None,
+) -> torch.Tensor:
     """Attention among tokens of like hash: sorted by bucket, cut into chunks, each chunk sees itself and its
     neighbours. Queries and keys are the same vectors, the keys brought to unit length.
 
@@ -132,7 +132,7 @@ def lsh_attention(
             where its tokens stand in the document, whatever their place after sorting.
         scale: of the scores, before the bias, with keys whose mean square is one; `size ** -0.5` (keys of unit
             length) when left out.
-        weights: return also the weights `[batch, heads, length, length]`, of all rounds together.
+        shown: a list to which the weights `[batch, heads, length, length]`, of all rounds together, are appended.
 
     Example:
 
@@ -179,13 +179,13 @@ def lsh_attention(
         # -1e5 round the shares, and the two forms part at the third digit.
         share = (log_sum - log_sum.logsumexp(2, keepdim=True)).exp()
         output = (output.unflatten(2, (hashes, padded)) * share[..., None]).sum(2)
-    if not weights:
+    if shown is None:
         return output[:, :, :length]
     if share is not None:
         chunked = chunked * share.flatten(2).gather(2, order).view(*chunked.shape[:4], 1)
     dense = _dense(chunked, position, chunk_length, neighbours, padded)
-    # From these weights, so that what is shown has a gradient.
-    return (dense @ value)[:, :, :length], dense[:, :, :length, :length]
+    shown.append(dense[:, :, :length, :length])
+    return (dense @ value)[:, :, :length]  # from these weights, so that what is shown has a gradient
 
 
 def _dense(chunked, position, chunk_length, neighbours, length) -> torch.Tensor:

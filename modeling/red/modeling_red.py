@@ -85,7 +85,8 @@ class LshSelfAttention(RedSelfAttention):
         return draw_rotations(self.num_heads, self.head_dim, self.columns, self.config.num_hashes, self.seed)
 
     def attend(self, hidden_states, plan, dropout):
-        result = lsh_attention(
+        shown: list[torch.Tensor] | None = [] if self.eager else None
+        states = lsh_attention(
             self.heads(self.query_key, hidden_states),
             self.heads(self.value, hidden_states),
             self.rotations,
@@ -97,9 +98,9 @@ class LshSelfAttention(RedSelfAttention):
             chunks_before=self.config.lsh_chunks_before,
             chunks_after=self.config.lsh_chunks_after,
             dropout=dropout,
-            weights=self.eager,
+            shown=shown,
         )
-        return result if self.eager else (result, None)
+        return states, shown[0] if shown else None
 
 
 class LocalSelfAttention(RedSelfAttention):

@@ -61,8 +61,8 @@ class RedT5HashAttention(nn.Module):
         return draw_rotations(config.num_heads, config.d_kv, columns, config.num_hashes, self.seed)
 
     def forward(self, hidden_states, mask: ReformerPlan, position_bias: torch.Tensor, **kwargs):
-        eager = self.config._attn_implementation == "eager"
-        result = lsh_attention(
+        shown: list[torch.Tensor] | None = [] if self.config._attn_implementation == "eager" else None
+        states = lsh_attention(
             _heads(self.q, hidden_states, self.config),
             _heads(self.v, hidden_states, self.config),
             self.rotations,
@@ -75,9 +75,9 @@ class RedT5HashAttention(nn.Module):
             dropout=self.dropout * self.training,
             bias=position_bias,
             scale=1.0,  # T5 does not scale
-            weights=eager,
+            shown=shown,
         )
-        states, weights = result if eager else (result, None)
+        weights = shown[0] if shown else None
         return self.o(states.transpose(1, 2).flatten(2)), position_bias, weights
 
 
