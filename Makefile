@@ -21,8 +21,8 @@ BENCHMARKS := $(filter-out __init__ timing,$(basename $(notdir $(wildcard tests/
 
 demo: $(VENV)/demo.installed
 	$(BIN)/summarily summarize --sample
-	$(BIN)/summarily score --sample
-	$(BIN)/summarily compare --sample --no-signatures
+	$(BIN)/summarily score --sample --set rouge.split_sentences=True
+	$(BIN)/summarily compare --sample --set rouge.split_sentences=True --no-signatures
 	@echo; echo "The same in the browser: make space"
 
 space: $(VENV)/space.installed

@@ -16,6 +16,7 @@ from summarily.metrics.explanations import Explanation
 from summarily.support.errors import InputError
 from summarily.support.keys import keyed
 from summarily.support.processes import rank_and_world
+from summarily.support.progress import Report, follow
 
 CHUNK_EXAMPLES = 256
 CHUNK_CHARACTERS = 200_000
@@ -66,7 +67,7 @@ def score_examples(
     metrics: Mapping[str, Metric] | Sequence[Metric],
     examples: Sequence[Example],
     confidence: float | None = None,
-    progress: bool | None = None,
+    progress: bool | Report | None = None,
     distributed: bool = False,
 ) -> dict[str, Score]:
     """Score validated examples; the heart of `score`, also used by the hooks."""
@@ -119,21 +120,20 @@ def score_rows(
     examples: Sequence[Example],
     statistics: Mapping[str, Any],
     rows: Sequence[int],
-    progress: bool | None,
+    progress: bool | Report | None,
 ) -> dict[str, Tally]:
-    from tqdm.auto import tqdm
-
     tallies = {label: Tally() for label in metrics}
-    disable = None if progress is None else not progress
-    with tqdm(total=len(rows), desc="scoring", unit=" summaries", disable=disable, leave=False) as bar:
+    with follow(len(rows) * len(metrics), "scoring", " scores", progress) as work:
         for chunk in _chunks(examples, rows):
             batch = [examples[row] for row in chunk]
+            work.at("encoding")
             _encode_for_all(metrics, batch, tallies)
             for label, metric in metrics.items():
+                work.at(label)
                 with Meter() as meter:
                     values = metric.score_examples(metric.cut_references(batch), statistics[label])
                 tallies[label].add(chunk, values, meter)
-            bar.update(len(chunk))
+                work.update(len(chunk))
     return tallies
 
 

@@ -25,9 +25,12 @@ def add_parser(commands: Any) -> None:
 
 
 def run_demo(options: argparse.Namespace) -> int:
+    from summarily.support.errors import InputError
+    from summarily.support.progress import say
+
+    say(f"loading the Space {options.name}")
     from summarily.spaces import build
     from summarily.spaces.serving import serve
-    from summarily.support.errors import InputError
 
     if options.port is not None and not 0 <= options.port <= 65535:
         raise InputError(f"--port {options.port}: ports go from 0 to 65535.")

@@ -3,15 +3,26 @@
 from __future__ import annotations
 
 import argparse
+import functools
 import importlib
 import os
+import re
 import sys
+import warnings
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
-from summarily.support.errors import InputError, MissingRequirement, SummarilyError, first_line
+from summarily.support.errors import (
+    InputError,
+    MissingRequirement,
+    SummarilyError,
+    SummarilyWarning,
+    first_line,
+)
 from summarily.support.inputs import literal
 from summarily.support.processes import is_main, leave
+from summarily.support.progress import say, speaking
 from summarily.support.version import __version__
 
 _DESCRIPTION = """\
@@ -26,8 +37,20 @@ examples:
                                                               the same numbers, on two processes (CPUs too)
 """
 
+_LESSON = """\
+Score summaries, compare systems, summarize texts. Try:
+
+  summarily score --sample --metrics rouge        the bundled sample, with intervals
+  summarily score predictions.txt references.txt  your texts, one per line
+  summarily compare a.txt b.txt --references references.txt
+  summarily summarize story.txt                   a summary, on this machine
+  summarily metrics                               what can be measured here
+  summarily demo                                  all of it in the browser
+
+summarily --help lists every command, summarily COMMAND --help its options."""
+
 _INPUT_HELP = """\
-a table (jsonl, csv, tsv or parquet, also gzipped) or the name of a data set; or leave it out and give text files"""
+a table (jsonl, json, csv, tsv or parquet, also gzipped), the name of a data set, or text files"""
 
 # Sub-commands that live with what they run: the module with `add_parser`, and the help shown before it is imported.
 _EXTENSIONS = {
@@ -58,7 +81,26 @@ _EXTENSIONS = {
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command; returns the exit code (2 for bad input)."""
     arguments = list(sys.argv[1:] if arguments is None else arguments)
+    if not arguments:
+        print(_LESSON)
+        return 0
     options = _parser(arguments).parse_args(arguments)
+    with warnings.catch_warnings(), speaking():
+        warnings.simplefilter("always", SummarilyWarning)
+        warnings.showwarning = functools.partial(_show_warning, warnings.showwarning)
+        say(f"working on {arguments[0]}")
+        return _run(options)
+
+
+def _show_warning(others: Any, message: Any, category: type[Warning], *where: Any, **rest: Any) -> None:
+    """Ours in one line; those of other packages as always."""
+    if not issubclass(category, SummarilyWarning):
+        others(message, category, *where, **rest)
+    elif is_main():
+        print(f"summarily: {message}", file=sys.stderr)
+
+
+def _run(options: argparse.Namespace) -> int:
     try:
         code = options.run(options) or 0
         if code == 0:  # after a failure the others may never come
@@ -94,6 +136,17 @@ def _parser(arguments: Sequence[str]) -> argparse.ArgumentParser:
     _add_compare(commands)
     command = commands.add_parser("metrics", help="list the metrics, what each measures and needs")
     command.set_defaults(run=_metrics)
+    command = commands.add_parser(
+        "completion",
+        help="complete words with the tab key: the code for your shell",
+        description='Print what makes the tab key complete our commands; put eval "$(summarily completion bash)" into '
+        "~/.bashrc, or the same with zsh into ~/.zshrc.",
+    )
+    command.add_argument("shell", choices=["bash", "zsh"])
+    command.set_defaults(run=_completion)
+    command = commands.add_parser("complete")  # asked by that code; without help it is not listed
+    command.add_argument("words", nargs=argparse.REMAINDER)
+    command.set_defaults(run=_complete)
     command = commands.add_parser("register", help="make the metrics known to evaluate.load")
     command.set_defaults(run=_register)
     for name, (module, text) in _EXTENSIONS.items():
@@ -158,7 +211,7 @@ def _add_compare(commands: Any) -> None:
 
 
 def _add_inputs(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("data", nargs="?", help=_INPUT_HELP)
+    parser.add_argument("data", nargs="*", help=_INPUT_HELP)
     parser.add_argument(
         "--references", nargs="+", metavar="FILE", help="text files; several give several references per line"
     )
@@ -197,9 +250,13 @@ def _add_inputs(parser: argparse.ArgumentParser) -> None:
 
 
 def _score(options: argparse.Namespace) -> int:
+    _understand(options, "score")
+    _check_output(options)
+    say("loading the metrics")
     from summarily.metrics.scorecard import score
 
     if options.stream:
+        say("scoring row by row")
         return _score_stream(options)
     if options.on_error != "stop":
         raise _bad("--on-error goes with --stream.")
@@ -211,12 +268,15 @@ def _score(options: argparse.Namespace) -> int:
     elif options.data:
         from summarily.support.tables import column
 
-        predictions = column(table, options.prediction_column)
+        predictions = column(table, options.prediction_column, option="--prediction-column")
     else:
         raise _bad(
             "give --predictions FILE with --references FILE, a table, or --sample; see summarily score --help"
         )
+    _check_texts({"predictions": predictions, "references": references})
+    _check_swapped(options, predictions, references)
     confidence = options.confidence if len(predictions) > 1 else None
+    say(f"scoring {len(predictions):,} summaries")
     card = score(
         predictions,
         references,
@@ -255,6 +315,9 @@ def _score_stream(options: argparse.Namespace) -> int:
 
 
 def _compare(options: argparse.Namespace) -> int:
+    _understand(options, "compare")
+    _check_output(options)
+    say("loading the metrics")
     from summarily.metrics.comparison import compare
 
     references, sources, table = _references(options)
@@ -264,6 +327,8 @@ def _compare(options: argparse.Namespace) -> int:
         systems = {name: table[name] for name in SYSTEMS}
     else:
         systems = _systems(options.systems or [], table)
+    _check_texts({**systems, "references": references})
+    say(f"scoring {len(systems)} systems, {len(references):,} summaries each")
     result = compare(
         systems,
         references,
@@ -346,8 +411,8 @@ def _references(options: argparse.Namespace) -> tuple[list[Any], list[Any] | Non
             names.append("references")
         sources = None
         if options.source_column in table or options.source_column != "source":
-            sources = column(table, options.source_column)
-        return column(table, *names), sources, table
+            sources = column(table, options.source_column, option="--source-column")
+        return column(table, *names, option="--reference-column"), sources, table
     if not options.references:
         raise _bad("give --references FILE [FILE ...], a table, or --sample; see --help")
     files = [_lines(path) for path in options.references]
@@ -366,7 +431,7 @@ def _systems(names: Sequence[str], table: Mapping[str, list[Any]]) -> dict[str, 
         name, equals, path = entry.partition("=")
         if name in systems:
             raise _bad(f"--systems names {name!r} twice.")
-        systems[name] = _lines(path) if equals else column(table, name)
+        systems[name] = _lines(path) if equals else column(table, name, option="--systems")
     if len(systems) < 2:
         raise _bad("--systems needs at least two of NAME=FILE, or of the table's columns.")
     return systems
@@ -380,16 +445,148 @@ def _selection(options: argparse.Namespace) -> Any:
         metric, dot, option = left.partition(".")
         if not equals or not dot:
             raise _bad(f"--set {entry}: expected METRIC.OPTION=VALUE, such as rouge.stemmer=True.")
-        settings.setdefault(metric, {})[option] = literal(value)
-    if options.metrics == "all":
-        if settings:
-            raise _bad("--set needs --metrics to name the metrics.")
-        return "all"
-    names = [name.strip() for name in options.metrics.split(",") if name.strip()]
+        settings.setdefault(_metric_name(metric), {})[option] = literal(value)
+    if options.metrics.strip().lower() == "all":
+        return {"all": {}, **settings} if settings else "all"
+    names = [_metric_name(name) for name in options.metrics.split(",") if name.strip()]
     unknown = sorted(set(settings) - set(names))
     if unknown:
         raise _bad(f"--set {unknown[0]}...: {unknown[0]} is not among --metrics {options.metrics}.")
     return {name: settings.get(name, {}) for name in names}
+
+
+def _metric_name(name: str) -> str:
+    """As people write it: ROUGE, S-WMS."""
+    return name.strip().lower().replace("-", "_")
+
+
+def _understand(options: argparse.Namespace, command: str) -> None:
+    """Text files without options: predictions and references for `score`, systems for `compare`."""
+    given = options.data
+    options.data = given[0] if given else None
+    if len(given) < 2 and not (given and _is_text(given[0])):
+        return
+    if not all(map(_is_text, given)):
+        kinds = " and ".join(given)
+        raise _bad(
+            f"{kinds}: give one table, or text files with one text per line (.txt); see summarily {command} --help"
+        )
+    options.data = None
+    if command == "score":
+        if options.predictions or options.references:
+            taken = "--predictions" if options.predictions else "--references"
+            raise _bad(
+                f"{given[0]} beside {taken}: give all files by options, as --predictions FILE --references FILE."
+            )
+        if len(given) < 2:
+            raise _bad(f"what is {given[0]} compared with? summarily score {given[0]} REFERENCES.txt")
+        options.predictions, options.references = given[0], given[1:]
+        if is_main():
+            print(f"predictions: {given[0]}; references: {', '.join(given[1:])}", file=sys.stderr)
+        return
+    if not options.references:
+        raise _bad(
+            f"compare needs references: summarily compare {' '.join(given)} --references REFERENCES.txt"
+        )
+    names = [Path(path).name.split(".")[0] for path in given]
+    if len(set(names)) < len(names):
+        names = given
+    options.systems = [
+        *(options.systems or []),
+        *(f"{n}={path}" for n, path in zip(names, given, strict=True)),
+    ]
+
+
+def _is_text(name: str) -> bool:
+    return (
+        Path(name.removesuffix(".gz")).suffix in (".txt", ".text", ".out", ".hyp", ".ref")
+        and Path(name).is_file()
+    )
+
+
+def _check_output(options: argparse.Namespace) -> None:
+    """A file that cannot be written should be known before the work, not after it."""
+    if (
+        options.json
+        and not getattr(options, "stream", False)
+        and not Path(options.json).resolve().parent.is_dir()
+    ):
+        raise _bad(f"--json {options.json}: there is no folder {Path(options.json).parent}; create it first.")
+
+
+def _check_texts(columns: Mapping[str, Sequence[Any]]) -> None:
+    for name, texts in columns.items():
+        empty = [row for row, text in enumerate(texts) if not any(map(str.strip, _strings(text)))]
+        if empty:
+            warnings.warn(
+                f"{len(empty):,} of {len(texts):,} {name} are empty, the first in row {empty[0]}.",
+                SummarilyWarning,
+                stacklevel=2,
+            )
+
+
+def _strings(value: Any) -> list[str]:
+    values = value if isinstance(value, (list, tuple)) else [value]
+    return [text for text in values if isinstance(text, str)] or ["?"]  # what is no text is refused elsewhere
+
+
+def _check_swapped(
+    options: argparse.Namespace, predictions: Sequence[Any], references: Sequence[Any]
+) -> None:
+    """Files that were perhaps given in the wrong place: by their names, or because one is far longer."""
+    message = ""
+    if options.predictions and options.references:
+        first, second = Path(options.predictions).name.lower(), Path(options.references[0]).name.lower()
+        if re.search("ref|gold|target", first) and re.search("pred|out|hyp|sys|gen", second):
+            message = f"{options.predictions} is taken for predictions and {options.references[0]} for references; are they swapped?"
+    lengths = [sum(len(_strings(text)[0].split()) for text in texts) for texts in (predictions, references)]
+    if not message and lengths[0] > 4 * lengths[1] > 0:
+        message = f"the predictions are {lengths[0] / lengths[1]:.0f} times as long as the references; are they the sources?"
+    if message:
+        warnings.warn(message, SummarilyWarning, stacklevel=2)
+
+
+# --- the tab key --------------------------------------------------------------------------------------------
+
+_BASH = """\
+_summarily() {
+  local IFS=$'\\n'
+  COMPREPLY=($(summarily complete "${COMP_WORDS[@]:1:COMP_CWORD}" 2>/dev/null))
+}
+complete -o default -F _summarily summarily"""
+
+
+def _completion(options: argparse.Namespace) -> int:
+    print(("autoload -U +X bashcompinit && bashcompinit\n" if options.shell == "zsh" else "") + _BASH)
+    return 0
+
+
+def _complete(options: argparse.Namespace) -> int:
+    """Print the words that may stand where the last one begins."""
+    *before, last = options.words or [""]
+    parser = _parser(before)
+    for word in before:
+        inner = _commands_of(parser).get(word)
+        parser = inner or parser
+    found = [*_commands_of(parser), *(name for action in parser._actions for name in action.option_strings)]
+    option = next((a for a in parser._actions if before and before[-1] in a.option_strings), None)
+    if option is not None and option.choices:
+        found = list(map(str, option.choices))
+    elif before and before[-1] == "--metrics":
+        from summarily.metrics import METRICS
+
+        found = ["all", *METRICS]
+    print("\n".join(word for word in found if word.startswith(last) and word != "complete"))
+    return 0
+
+
+def _commands_of(parser: argparse.ArgumentParser) -> dict[str, argparse.ArgumentParser]:
+    return {
+        name: inner
+        for action in parser._actions
+        if isinstance(action, argparse._SubParsersAction)
+        for name, inner in action.choices.items()
+    }
 
 
 def _report(result: Any, options: argparse.Namespace) -> None:

@@ -48,6 +48,11 @@ def register(cache: str | os.PathLike[str] | None = None) -> list[str]:
 
     Raises:
         OSError: the folder cannot be written; the message says what to do.
+
+    Example:
+        >>> import tempfile
+        >>> "summarily/rouge" in register(tempfile.mkdtemp())
+        True
     """
     from summarily import metrics as package
 
@@ -81,10 +86,24 @@ def register_on_import() -> None:
         return
     _when_loaded("transformers.pipelines", _register_pipeline)
     _when_loaded("evaluate.evaluator", _register_evaluator)
+    logging.getLogger("evaluate.loading").addFilter(_is_no_news)
     try:
         register()
     except OSError as error:
         logger.warning("%s", error.strerror)
+
+
+def _is_no_news(record: logging.LogRecord) -> bool:
+    """Whether to log this line of `evaluate`: not that one of our modules lies where we have put it."""
+    message = record.getMessage()
+    ours = (f"{owner}--{name}{os.sep}" for owner in ("summarily", "evaluate-metric") for name in _names())
+    return not ("latest cached version of the module" in message and any(name in message for name in ours))
+
+
+def _names() -> list[str]:
+    from summarily.metrics import METRICS
+
+    return list(METRICS)
 
 
 def _when_loaded(module: str, register_ours: Callable[[], None]) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from summarily.metrics.meta_evaluation import LIMITS
+from summarily.support.progress import say
 
 _SETS = "chaganty, summeval, realsumm, frank, a table (csv, tsv, jsonl, parquet), or the name of a data set"
 
@@ -91,6 +92,7 @@ def _judgements(options: argparse.Namespace) -> Any:
     from summarily.metrics.meta_evaluation.human import read_judgements
     from summarily.support.errors import InputError
 
+    say(f"reading {options.judgements}")
     text = None
     if options.reference_file:
         if not Path(options.reference_file).is_file():
@@ -123,6 +125,7 @@ def _store(options: argparse.Namespace) -> Any:
 
 
 def _metrics(options: argparse.Namespace) -> dict[str, Any]:
+    say("loading the metrics")
     from summarily.metrics.meta_evaluation.scores import choose_metrics
 
     metrics, skipped = choose_metrics(options.metrics, options.preset)
@@ -514,6 +517,8 @@ def _from_kept(parser: argparse.ArgumentParser) -> None:
 
 
 def run_recommend(options: argparse.Namespace) -> int:
+    if _shown_from_the_document(options, "summarily meta recommend"):
+        return 0
     from summarily.metrics.meta_evaluation.recommendation import STORED, recommend
     from summarily.metrics.meta_evaluation.scores import load_results
 
@@ -521,6 +526,8 @@ def run_recommend(options: argparse.Namespace) -> int:
 
 
 def run_thesis(options: argparse.Namespace) -> int:
+    if _shown_from_the_document(options, "summarily meta thesis"):
+        return 0
     from summarily.metrics.meta_evaluation.recommendation import STORED
     from summarily.metrics.meta_evaluation.scores import load_results
     from summarily.metrics.meta_evaluation.thesis import thesis_tables
@@ -528,6 +535,17 @@ def run_thesis(options: argparse.Namespace) -> int:
     tables = thesis_tables(load_results(options.folder or STORED))
     text = "\n\n".join(f"{table.title}\n\n{table.markdown()}" for table in tables)
     return _print_kept(options, "summarily meta thesis", f"{text}\n")
+
+
+def _shown_from_the_document(options: argparse.Namespace, command: str) -> bool:
+    """What the results of the package say stands in its document: a test compares them, nobody need wait for it."""
+    if options.folder or options.update:
+        return False
+    from summarily.metrics.meta_evaluation.reports import section_of
+    from summarily.support.folders import package_folder
+
+    print(section_of(package_folder("metrics.meta_evaluation") / "README.md", command))
+    return True
 
 
 def _print_kept(options: argparse.Namespace, command: str, text: str) -> int:

@@ -18,6 +18,7 @@ import numpy as np
 
 from summarily.support.errors import InputError, MissingRequirement
 from summarily.support.files import write_atomically
+from summarily.support.requirements import pip_install
 from summarily.support.tables import format_table
 
 _STYLE = """
@@ -130,6 +131,20 @@ def update_document(path: str | os.PathLike[str], name: str, text: str) -> None:
     write_atomically(path, f"{before}{start}\n{text.strip()}\n\n{end}{after}")
 
 
+def section_of(path: str | os.PathLike[str], name: str) -> str:
+    """What `update_document` has put into a document.
+
+    Example:
+        >>> import pathlib, tempfile
+        >>> file = pathlib.Path(tempfile.mkdtemp()) / "README.md"
+        >>> _ = file.write_text("<!-- numbers -->\\n\\nnew\\n\\n<!-- end of numbers -->\\n")
+        >>> section_of(file, "numbers")
+        'new'
+    """
+    text = Path(path).read_text(encoding="utf-8")
+    return text.partition(f"<!-- {name} -->\n")[2].partition(f"<!-- end of {name} -->\n")[0].strip()
+
+
 def number(value: float | None, digits: int = 3, sign: bool = False) -> str:
     """A number for a table; an undefined one is a dash.
 
@@ -177,7 +192,7 @@ def _pyplot() -> Any:
     try:
         import matplotlib
     except ImportError:
-        raise MissingRequirement("a report with plots needs matplotlib: pip install matplotlib") from None
+        raise MissingRequirement(f"a report with plots needs matplotlib: {pip_install('plots')}") from None
     matplotlib.use("Agg")
     # Text stays text, and nothing in the file depends on when or where it was drawn.
     matplotlib.rcParams.update(

@@ -50,13 +50,14 @@ from summarily.modeling.training.collators import (
 )
 from summarily.modeling.training.objective import learning_rate
 from summarily.modeling.training.progress import Clock, Progress, RunLog, RunResult, budget_used, stop_reason
-from summarily.modeling.training.recipe import LOSS, Recipe, flat
+from summarily.modeling.training.recipe import LOSS, Recipe, TrainingSection, flat
 from summarily.modeling.training.task import Task
 from summarily.modeling.training.tasks import task_of
 from summarily.support.errors import DivergedError, RecipeError
 from summarily.support.files import only_writer, remove_partial, write_atomically, write_folder
 from summarily.support.inputs import read_json
 from summarily.support.keys import Key, keyed
+from summarily.support.progress import say
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -84,13 +85,29 @@ def train(
     accelerator = make_accelerator(recipe.training)
     folder = Path(output_dir)
     with run_folder(folder, recipe, resume, accelerator):
+        say("reading and preparing the data")
         run = (task or task_of(recipe))(recipe, folder, accelerator, data)
+        say("building the model")
         model = run.load()
+        say(
+            f"training, up to {_budget(recipe.training)}; how far it is stands in {folder / 'log.jsonl'}, too"
+        )
         with run.running():
             result = fit(run, model)
         if result.status == "finished":
+            say("evaluating on the test split, and writing the folder for the Hub")
             finish(run, model, result)
     return result
+
+
+def _budget(training: TrainingSection) -> str:
+    """
+    Example:
+        >>> _budget(TrainingSection(max_steps=100, max_epochs=None, max_minutes=5.0))
+        '100 steps, 5 minutes'
+    """
+    budget = {"steps": training.max_steps, "epochs": training.max_epochs, "minutes": training.max_minutes}
+    return ", ".join(f"{value:g} {unit}" for unit, value in budget.items() if value is not None)
 
 
 def fit(task: Task, model: PreTrainedModel) -> RunResult:

@@ -71,6 +71,9 @@ def _add_surgery(parser: argparse.ArgumentParser, kind: str) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Run the command; returns the exit code."""
+    from summarily.support.progress import say
+
+    say(f"loading {options.source}")
     from summarily.modeling.conversion import ConversionError, convert
 
     try:

@@ -52,6 +52,9 @@ def run(args: argparse.Namespace) -> int:
 
     recipe = load_recipe(args.recipe, args.set)
 
+    from summarily.support.progress import say
+
+    say("loading the libraries")
     import datasets
     import transformers
 

@@ -10,7 +10,13 @@ class SummarilyError(Exception):
 
 
 class InputError(SummarilyError, ValueError):
-    """The input cannot be used; the message names the row and the fix."""
+    """The input cannot be used; the message names the row and the fix.
+
+    Example:
+        >>> raise InputError("predictions is empty")
+        Traceback (most recent call last):
+        summarily.support.errors.InputError: predictions is empty
+    """
 
 
 class InputTypeError(InputError, TypeError):
@@ -22,7 +28,16 @@ class RecipeError(SummarilyError, ValueError):
 
 
 class MissingRequirement(SummarilyError, ImportError):
-    """A package, weight or model is missing; the message says how to get it."""
+    """A package, weight or model is missing; the message says how to get it.
+
+    Example:
+        >>> issubclass(MissingRequirement, ImportError)
+        True
+    """
+
+
+class SummarilyWarning(UserWarning):
+    """Something works, but perhaps not as meant; the command line prints it in one line."""
 
 
 class FileError(SummarilyError, RuntimeError):

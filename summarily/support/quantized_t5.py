@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from summarily.support.errors import MissingRequirement
+from summarily.support.requirements import pip_install
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -117,7 +118,7 @@ def _read(path: Path) -> tuple[Any, Any]:
         from onnx import numpy_helper
     except ImportError:
         raise MissingRequirement(
-            'reading the weights "flan-t5-small" needs onnx: pip install "summarily[offline]"'
+            f'reading the weights "flan-t5-small" needs onnx: {pip_install("offline")}'
         ) from None
     return onnx.load(path).graph, numpy_helper.to_array
 

@@ -21,6 +21,7 @@ from summarily.support.errors import InputError, MissingRequirement
 from summarily.support.files import make_folder_once
 from summarily.support.folders import cache_folder, package_folder
 from summarily.support.inputs import read_json
+from summarily.support.requirements import pip_install
 from summarily.support.suggestions import did_you_mean
 from summarily.support.weights import Resolved, content_hash, resolve
 
@@ -114,7 +115,7 @@ def _merge(place: Path, base: Resolved, target: Path) -> None:
     except ImportError:
         raise MissingRequirement(
             f"{place.name} is stored as a difference from {base_of(place)}, and merging needs peft: "
-            'pip install "summarily[offline]"'
+            f"{pip_install('offline')}"
         ) from None
     with quiet_about_tying():
         whole: Any = AutoModelForSeq2SeqLM.from_pretrained(

@@ -6,14 +6,14 @@ import difflib
 from collections.abc import Iterable
 
 
-def nearest(name: str, known: Iterable[str]) -> str | None:
+def nearest(name: str, known: Iterable[str], alike: float = 0.5) -> str | None:
     """The known name that looks most like this one, or None if none does.
 
     Example:
         >>> nearest("rogue", ["rouge", "sms"])
         'rouge'
     """
-    return next(iter(difflib.get_close_matches(str(name), list(known), n=1, cutoff=0.5)), None)
+    return next(iter(difflib.get_close_matches(str(name), list(known), n=1, cutoff=alike)), None)
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:

@@ -216,8 +216,12 @@ def _no_parquet(path: Path, error: BaseException) -> InputError:
 
 
 def _json_rows(path: Path) -> list[dict[str, Any]]:
+    """The objects of a file: one per line, or in one array."""
     rows = []
     with _open(path) as stream:
+        if _ending(path) == ".json" and (text := stream.read().lstrip()).startswith("["):
+            return _checked_rows(path, parse_json(str(path), text))
+        stream.seek(0)
         for number, line in enumerate(stream, start=1):
             if not line.strip():
                 continue
@@ -227,6 +231,15 @@ def _json_rows(path: Path) -> list[dict[str, Any]]:
                     f"{path}, line {number} is a {type(row).__name__}; expected an object with columns."
                 )
             rows.append(row)
+    return rows
+
+
+def _checked_rows(path: Path, rows: list[Any]) -> list[dict[str, Any]]:
+    for number, row in enumerate(rows):
+        if not isinstance(row, dict):
+            raise InputError(
+                f"{path}, row {number} is a {type(row).__name__}; expected an object with columns."
+            )
     return rows
 
 
@@ -242,12 +255,13 @@ def _read_dataset(name: str, split: str, config: str | None) -> Table:
         raise InputError(f"{name} is neither a file nor a data set that can be loaded: {reason}") from error
 
 
-def column(table: Mapping[str, list[Any]], *names: str) -> list[Any]:
-    """The first of `names` that the table has."""
+def column(table: Mapping[str, list[Any]], *names: str, option: str | None = None) -> list[Any]:
+    """The first of `names` that the table has; `option` is what a command's user names another one by."""
     for name in names:
         if name in table:
             return table[name]
-    raise InputError(f"there is no column {names[0]!r}; the columns are: {some_names(table) or 'none'}.")
+    how = f" Name the right one by {option}." if option else ""
+    raise InputError(f"there is no column {names[0]!r}; the columns are: {some_names(table) or 'none'}.{how}")
 
 
 def some_names(names: Iterable[str], most: int = 20) -> str:

@@ -34,6 +34,7 @@ from summarily.support import models, weights
 from summarily.support.errors import InputError, MissingRequirement, first_line
 from summarily.support.folders import cache_folder
 from summarily.support.inputs import read_json, read_text
+from summarily.support.requirements import pip_install
 from summarily.support.tables import read_table
 
 _HUB_FILE = re.compile(r"([\w.-]+/[\w.-]+)/([\w./-]+\.\w+)")
@@ -241,7 +242,7 @@ def _read_words(path: Path) -> list[str]:
     try:
         table = read_table(str(path))
     except ImportError:
-        raise MissingRequirement(f"{path.name} needs pyarrow: pip install pyarrow") from None
+        raise MissingRequirement(f"{path.name} needs pyarrow: {pip_install('offline')}") from None
     if not table:
         raise InputError(f"{path} has no column of words.")
     return [str(word) for word in table[next(iter(table))]]

@@ -26,6 +26,7 @@ from summarily.support.errors import FileError, MissingRequirement, first_line
 from summarily.support.files import make_folder_once
 from summarily.support.folders import cache_folder
 from summarily.support.processes import Lock
+from summarily.support.requirements import pip_install
 
 HUB_TIMEOUT = 10.0
 """Seconds to wait for the Hub to say which commit a model is at."""
@@ -63,7 +64,7 @@ class Weight:
 
     @property
     def command(self) -> str:
-        return 'pip install "summarily[offline]"'
+        return pip_install("offline")
 
 
 @dataclass(frozen=True)

@@ -48,6 +48,7 @@ print("rouge1", round(score["rouge1"], 4))
     assert result.returncode == 0, result.stderr
     assert [line.split()[0] for line in result.stdout.splitlines()] == [*names, "rouge1"]
     assert result.stdout.endswith("rouge1 0.6667\n")
+    assert "latest cached version" not in result.stderr
 
 
 def test_metrics_load_from_the_tree_and_from_an_installed_path():
@@ -171,6 +172,17 @@ def test_the_cache_is_found_as_evaluate_finds_it(variable, monkeypatch, tmp_path
     specification.loader.exec_module(theirs)
     monkeypatch.delitem(sys.modules, "evaluate.config", raising=False)
     assert registration.modules_cache() == theirs.HF_MODULES_CACHE
+
+
+def test_loading_one_of_ours_is_silent():
+    def says(message):
+        return registration._is_no_news(logging.LogRecord("evaluate.loading", 30, "", 0, message, None, None))
+
+    text = "Using the latest cached version of the module from {}/metrics/{}/abc (last modified ...)"
+    assert not says(text.format("/home/me", "summarily--rouge"))
+    assert not says(text.format("/home/me", "evaluate-metric--apes"))
+    assert says(text.format("/home/me", "evaluate-metric--accuracy"))
+    assert says("something else about summarily--rouge/")
 
 
 def test_a_module_that_was_cut_short_is_repaired(tmp_path):

@@ -23,6 +23,7 @@ from typing import Any, NamedTuple
 from summarily.support import models, weights
 from summarily.support.errors import MissingRequirement
 from summarily.support.processes import Lock, python_module
+from summarily.support.requirements import pip_install
 from summarily.support.text import sentence_spans
 
 KINDS = ("PERSON", "NORP", "ORG", "GPE", "FAC")
@@ -156,7 +157,7 @@ def _find(model: str) -> tuple[str, str]:
     import importlib.util
 
     if importlib.util.find_spec("spacy") is None:
-        raise MissingRequirement('apes finds entities with spaCy: pip install "summarily[offline]"')
+        raise MissingRequirement(f"apes finds entities with spaCy: {pip_install('offline')}")
     if model in weights.WEIGHTS or weights.existing_path(model) is not None:
         resolved = weights.resolve(model)
         return resolved.path_or_id, resolved.identity
