@@ -49,7 +49,12 @@ __all__ = [
 
 
 def metric_class(name: str) -> type[Metric]:
-    """The class of a metric, imported when asked for."""
+    """The class of a metric, imported when asked for.
+
+    Example:
+        >>> metric_class("rouge").__name__
+        'Rouge'
+    """
     if name not in METRICS:
         raise InputError(f"there is no metric {name!r};{did_you_mean(name, METRICS)}")
     return getattr(importlib.import_module(f"summarily.metrics.{name}.scorer"), METRICS[name])
@@ -83,10 +88,12 @@ def load_all(selection: Any, preset: str = "light") -> tuple[dict[str, Metric], 
     """The metrics of a selection by label, and those skipped (only for "all") with the reason.
 
     A selection is "all", a name, a `Metric`, a list of names and metrics, or a mapping from a label to a
-    `Metric` or from a metric's name to its options.
+    `Metric` or from a metric's name to its options; `{"all": {}, "rouge": {...}}` is all, some with options.
     """
     if isinstance(selection, str) and selection == "all":
-        return _all_that_run(preset)
+        return _all_that_run(preset, {})
+    if isinstance(selection, Mapping) and "all" in selection:
+        return _all_that_run(preset, {name: value for name, value in selection.items() if name != "all"})
     if isinstance(selection, (str, Metric)):
         selection = [selection]
     metrics: dict[str, Metric] = {}
@@ -116,12 +123,16 @@ def load_all(selection: Any, preset: str = "light") -> tuple[dict[str, Metric], 
     return metrics, {}
 
 
-def _all_that_run(preset: str) -> tuple[dict[str, Metric], dict[str, str]]:
+def _all_that_run(
+    preset: str, options: Mapping[str, Mapping[str, Any]]
+) -> tuple[dict[str, Metric], dict[str, str]]:
     metrics: dict[str, Metric] = {}
     skipped: dict[str, str] = {}
+    for name in options:
+        metric_class(name)  # the name is known
     for name in METRICS:
         try:
-            metric = load(name, preset=preset)
+            metric = load(name, **{"preset": preset, **options.get(name, {})})
             metric.check()
             metrics[name] = metric
         except MissingRequirement as error:

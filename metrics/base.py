@@ -22,7 +22,12 @@ from summarily.support.version import __version__
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    """One prediction with its references and, if the metric reads it, the source document."""
+    """One prediction with its references and, if the metric reads it, the source document.
+
+    Example:
+        >>> Example("a cat", ("the cat",)).source is None
+        True
+    """
 
     prediction: str
     references: tuple[str, ...]
@@ -143,7 +148,12 @@ class Signature:
 
 
 class Interval(NamedTuple):
-    """A confidence interval of a mean."""
+    """A confidence interval of a mean.
+
+    Example:
+        >>> Interval(0.1, 0.3, 0.95).high
+        0.3
+    """
 
     low: float
     high: float
@@ -156,6 +166,10 @@ class Values:
 
     `weights` are given by metrics whose aggregate is pooled rather than averaged (APES pools questions:
     the weight of an example is its number of questions).
+
+    Example:
+        >>> Values({"length": [3.0, 5.0]}, counts={"empty": 0}).per_example["length"]
+        [3.0, 5.0]
     """
 
     per_example: dict[str, list[float]]
@@ -169,6 +183,11 @@ class Score:
     """One metric's result for a corpus.
 
     `mean` is keyed like `per_example`; the first key is the metric's main score.
+
+    Example:
+        >>> score = Score("length", {"length": [3.0, 5.0]}, Signature("length"))
+        >>> float(score), len(score), score.mean
+        (4.0, 2, {'length': 4.0})
     """
 
     name: str
@@ -191,6 +210,12 @@ class Score:
     def mean(self) -> dict[str, float]:
         return {key: weighted_mean(values, self._weights_of(key)) for key, values in self.per_example.items()}
 
+    def digits(self, key: str | None = None) -> int:
+        """Decimals to show: four, or one where the scale is that of percentages."""
+        name = key or self.main
+        values = self.per_example[name] or [self.mean[name]]  # a stream keeps its means alone
+        return 1 if max(map(abs, values)) >= 50 else 4
+
     def _weights_of(self, key: str) -> list[float] | None:
         return None if key in self.averaged else self.weights
 
@@ -209,6 +234,17 @@ class Score:
         if not -len(self) <= row < len(self):
             raise IndexError(f"row {row} is out of range: the score has {len(self)} examples.")
         return self.explainer(range(len(self))[row])
+
+    def plot(self, key: str | None = None, axes: Any = None) -> Any:
+        """A histogram of a value over the examples (of the main score by default), on matplotlib's `axes`."""
+        from summarily.metrics.notebooks import plot
+
+        return plot(self, key, axes)
+
+    def _repr_html_(self) -> str:
+        from summarily.metrics.notebooks import score_html
+
+        return score_html(self)
 
     def with_interval(self, confidence: float | None) -> Score:
         """Fill in `interval` (in place) by a studentised bootstrap over examples."""
@@ -295,6 +331,16 @@ class Metric(ABC):
     `requests` to share encoder passes with other metrics, `explain_example`.
 
     An empty text, one of which nothing is left to compare, scores `empty_score` against anything, and is counted.
+
+    Example:
+        >>> class Length(Metric):
+        ...     name, summary, keys = "length", "characters of a prediction", ("length",)
+        ...     def signature_fields(self, statistics):
+        ...         return {}
+        ...     def score_examples(self, examples, statistics):
+        ...         return Values({"length": [float(len(example.prediction)) for example in examples]})
+        >>> Length().compute(["a cat"], ["the cat"]).mean
+        {'length': 5.0}
     """
 
     name: ClassVar[str]
@@ -385,7 +431,15 @@ class Metric(ABC):
 
 @dataclass
 class State:
-    """The examples a metric has been given, mergeable across processes, shards and batches."""
+    """The examples a metric has been given, mergeable across processes, shards and batches.
+
+    Example:
+        >>> from summarily.metrics import load
+        >>> metric = load("rouge")
+        >>> both = metric.state(["a cat"], ["a cat"]) + metric.state(["a dog"], ["no match"])
+        >>> both.score().mean["rouge1"]
+        0.5
+    """
 
     metric: Metric
     examples: list[Example] = field(default_factory=list)

@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, Any
 from summarily.metrics import load_all
 from summarily.metrics.base import Example, Score, make_examples
 from summarily.metrics.engine import score_examples
-from summarily.metrics.resampling import PairedTest, holm, paired_test
+from summarily.metrics.resampling import PairedTest, holm, paired_test, too_few
 from summarily.metrics.scorecard import Scorecard, as_json
 from summarily.support.errors import InputError
 from summarily.support.inputs import rows_of
 from summarily.support.keys import Key
+from summarily.support.progress import Report
 from summarily.support.tables import format_table
 
 if TYPE_CHECKING:
@@ -43,7 +44,14 @@ class Pair:
 
 @dataclass
 class Comparison:
-    """Several systems on the same references: their scorecards, a ranking, and paired tests."""
+    """Several systems on the same references: their scorecards, a ranking, and paired tests.
+
+    Example:
+        >>> texts = [f"the cat sat on mat number {i}" for i in range(12)]
+        >>> result = compare({"A": texts, "B": ["a dog"] * 12}, texts, metrics="rouge")
+        >>> result.ranking["rouge"], result.best("rouge"), result.differ("rouge", "A", "B")
+        (['A', 'B'], ['A'], True)
+    """
 
     cards: dict[str, Scorecard]
     pairs: list[Pair]
@@ -60,12 +68,56 @@ class Comparison:
             for metric, score in metrics.items()
         }
 
+    def _ranked(self, metric: str) -> str:
+        """The systems, best first, and between neighbours whether their difference holds."""
+        order = self.ranking[metric]
+        marks = [">" if self.differ(metric, *neighbours) else "~" for neighbours in itertools.pairwise(order)]
+        return " ".join(
+            [order[0], *(f"{mark} {system}" for mark, system in zip(marks, order[1:], strict=True))]
+        )
+
+    def differ(self, metric: str, one: str, other: str) -> bool:
+        """Whether the difference of two systems' main scores is more than chance, corrected for all pairs."""
+        pair = next(p for p in self.pairs if p.metric == metric and {p.first, p.second} == {one, other})
+        return pair.p_holm < 1 - self.confidence
+
+    def digits(self, metric: str, key: str | None = None) -> int:
+        """Decimals to show: the same for all systems."""
+        return min(card[metric].digits(key) for card in self.cards.values())
+
+    def best(self, metric: str, key: str | None = None) -> list[str]:
+        """The best system by a value (by default the main score), and those whose distance to it may be chance.
+
+        Example:
+            >>> texts = [f"the cat sat on mat number {i}" for i in range(12)]
+            >>> systems = {"A": texts, "B": ["a dog"] * 12, "C": texts}
+            >>> compare(systems, texts, metrics="rouge").best("rouge")
+            ['A', 'C']
+        """
+        scores = {system: card[metric] for system, card in self.cards.items()}
+        any_score = next(iter(scores.values()))
+        name = Key(any_score.main if key is None else next(k for k in any_score.per_example if k == key))
+        top = max(scores, key=lambda system: name.goodness(scores[system].mean[name]))
+        if key is None or key == any_score.main:
+            return [system for system in scores if system == top or not self.differ(metric, top, system)]
+        weights = any_score._weights_of(key)
+        tests = {
+            system: paired_test(
+                scores[top].per_example[name], found.per_example[name], weights=weights, resamples=2000
+            )
+            for system, found in scores.items()
+            if system != top
+        }
+        corrected = dict(zip(tests, holm([test.p_permutation for test in tests.values()]), strict=True))
+        return [system for system in scores if system == top or corrected[system] >= 1 - self.confidence]
+
     def table(self, signatures: bool = True) -> str:
+        """Means with intervals, the tests of every pair, and the ranking."""
         first = next(iter(self.cards.values()))
         rows = [
             [
                 f"{metric}{score.main.note}",
-                *(_mean_and_interval(self.cards[system][metric]) for system in self.cards),
+                *(_mean_and_interval(card[metric], self.digits(metric)) for card in self.cards.values()),
             ]
             for metric, score in first.items()
         ]
@@ -75,9 +127,9 @@ class Comparison:
             [
                 pair.metric,
                 f"{pair.first} - {pair.second}",
-                f"{pair.test.difference:+.4f}",
-                f"{pair.test.low:+.4f} to {pair.test.high:+.4f}",
-                f"{pair.test.p_bootstrap:.4f}",
+                f"{pair.test.difference:+.{self.digits(pair.metric)}f}",
+                f"{pair.test.low:+.{self.digits(pair.metric)}f} to {pair.test.high:+.{self.digits(pair.metric)}f}",
+                "-" if pair.test.p_bootstrap is None else f"{pair.test.p_bootstrap:.4f}",
                 f"{pair.test.p_permutation:.4f}",
                 f"{pair.p_holm:.4f}",
                 pair.better or "",
@@ -95,12 +147,20 @@ class Comparison:
             "better",
         ]
         lines.append(format_table(header, pair_rows, right=(2, 3, 4, 5, 6)))
-        lines += ["", "ranking", *(f"{metric}: {' > '.join(best)}" for metric, best in self.ranking.items())]
+        if warning := too_few(len(next(iter(first.values()))), paired=True):
+            lines += ["", warning]
+        lines += ["", f"ranking (> differs at p Holm < {1 - self.confidence:.2g}, ~ may be chance)"]
+        lines += [f"{metric}: {self._ranked(metric)}" for metric in self.ranking]
         if first.skipped:
             lines += ["", "skipped", *(f"{name}: {reason}" for name, reason in first.skipped.items())]
         if signatures:
             lines += ["", "signatures", *(str(score.signature) for score in first.values())]
         return "\n".join(lines)
+
+    def _repr_html_(self) -> str:
+        from summarily.metrics.notebooks import comparison_html
+
+        return comparison_html(self)
 
     def to_dict(self) -> dict[str, Any]:
         return {
@@ -132,11 +192,11 @@ class Comparison:
         )
 
 
-def _mean_and_interval(score: Score) -> str:
-    text = f"{float(score):.4f}"
+def _mean_and_interval(score: Score, digits: int) -> str:
+    text = f"{float(score):.{digits}f}"
     if score.interval:
         interval = score.interval[score.main]
-        text += f" [{interval.low:.4f}, {interval.high:.4f}]"
+        text += f" [{interval.low:.{digits}f}, {interval.high:.{digits}f}]"
     return text
 
 
@@ -147,7 +207,7 @@ def compare(
     metrics: Any = "all",
     preset: str = "light",
     confidence: float = 0.95,
-    progress: bool | None = None,
+    progress: bool | Report | None = None,
     distributed: bool = False,
 ) -> Comparison:
     """Score several systems on the same references and test every pair of them.

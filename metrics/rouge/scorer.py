@@ -6,6 +6,8 @@ ROUGE-1.5.5 script.
 
 from __future__ import annotations
 
+import re
+import warnings
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import pairwise
@@ -25,9 +27,11 @@ from summarily.metrics.rouge.texts import (
     Text,
     read_exceptions,
 )
-from summarily.support.errors import InputError
+from summarily.support.errors import InputError, SummarilyWarning
 
 TYPES = (*(f"rouge{n}" for n in range(1, 10)), "rougeL", "rougeLsum", "rougeSU4")
+# A text that goes on after the end of a sentence.
+_SENTENCES = re.compile(r"[.!?][\"')\]]*\s+\S")
 DEFAULT_TYPES = ("rouge1", "rouge2", "rougeL", "rougeLsum")
 
 
@@ -143,6 +147,20 @@ class Rouge(Metric):
     def keys(self) -> tuple[str, ...]:
         parts = [f"{name}_{part}" for name in self.types for part in ("precision", "recall")]
         return (*self.types, *parts)
+
+    def statistics(self, examples: Sequence[Example]) -> None:
+        """Nothing is counted; but where lines are to be compared and there are none, say so."""
+        if "rougeLsum" not in self.types or self.split_sentences:
+            return
+        texts = [text for example in examples for text in (example.prediction, *example.references)]
+        if not any("\n" in text for text in texts) and any(_SENTENCES.search(text) for text in texts):
+            warnings.warn(
+                "rougeLsum compares line by line, and no text has a line break, so it is the same as rougeL; published "
+                "numbers are of sentences: pass split_sentences=True (--set rouge.split_sentences=True on the command "
+                "line), or put each sentence on a line of its own.",
+                SummarilyWarning,
+                stacklevel=2,
+            )
 
     def signature_fields(self, statistics: Any) -> dict[str, Any]:
         cut = None

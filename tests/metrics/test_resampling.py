@@ -10,7 +10,7 @@ import pytest
 from scipy import stats
 
 from summarily.metrics import resampling
-from summarily.metrics.resampling import holm, mean_intervals, paired_test
+from summarily.metrics.resampling import holm, mean_intervals, paired_test, too_few
 
 
 def test_interval_is_deterministic_and_leaves_the_global_generator_alone():
@@ -210,3 +210,10 @@ def test_ten_examples_are_enough_for_the_bootstrap():
 
 def test_nothing_to_weigh_is_no_difference():
     assert paired_test([0.1, 0.9], [0.5, 0.2], weights=[0, 0]) == (0.0, 0.0, 0.0, 1.0, 1.0)
+
+
+def test_few_examples_have_no_bootstrap_and_say_why():
+    assert paired_test([0.1, 0.9], [0.2, 0.3]).p_bootstrap is None
+    assert paired_test([0.1] * 10, [0.2] * 10).p_bootstrap is not None
+    assert "Only 2 examples" in too_few(2) and too_few(10) is None
+    assert "cannot go below p = 0.5" in too_few(2, paired=True)

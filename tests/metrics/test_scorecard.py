@@ -15,7 +15,7 @@ import summarily
 from summarily.metrics import Metric, Values, load
 from summarily.metrics.base import Score, Signature, make_examples
 from summarily.metrics.engine import Tally
-from summarily.metrics.resampling import holm, mean_intervals, paired_test
+from summarily.metrics.resampling import holm, mean_intervals, paired_test, too_few
 from summarily.support.errors import InputError, MissingRequirement
 from summarily.support.files import write_atomically
 from summarily.support.keys import Key
@@ -179,7 +179,7 @@ def test_compare_ranks_and_tests_every_pair():
     assert worse.p_holm >= worse.test.p_permutation
     assert pairs["good", "again"].test.p_permutation == 1
     table = result.table()
-    assert "good > again > poor" in table and "poor - good" in table
+    assert "good ~ again > poor" in table and "poor - good" in table
     assert result.to_pandas().shape[0] == 54
     assert json.loads(result.to_json())["pairs"][0]["metric"] == "rouge"
     assert result.cards["good"]["rouge"].explain(1)
@@ -206,7 +206,7 @@ def test_compare_says_which_is_better_where_less_is():
     assert better == {("near", "far"): "near", ("near", "as near"): "near", ("far", "as near"): "as near"}
     assert [pair["better"] for pair in result.to_dict()["pairs"]] == list(better.values())
     table = result.table()
-    assert "errors (lower is better)" in table and "near > as near > far" in table
+    assert "errors (lower is better)" in table and "near ~ as near ~ far" in table
     assert re.search(r"near - far .* near *$", table, re.M)
     same = summarily.compare({"A": ["a", "b"], "B": ["a", "b"]}, ["aa", "b"], metrics=Errors())
     assert [pair.better for pair in same.pairs] == [None]
@@ -534,6 +534,8 @@ def test_tables_show_every_number():
         "-" * 71,
         f"lengths  lengths  3.0000  {low:.4f} to {high:.4f}     1.23      0.50        3",
         "",
+        too_few(2),
+        "",
         "counted",
         "lengths: seen 2",
         "",
@@ -557,14 +559,15 @@ def test_tables_show_every_number():
         "A - B",
         "+1.5000",
         f"{test.low:+.4f} to {test.high:+.4f}",
-        f"{test.p_bootstrap:.4f}",
+        "-",
         f"{test.p_permutation:.4f}",
         f"{test.p_permutation:.4f}",
         "A",
     ]
     low, high = mean_intervals({"x": [1.0, 2.0]}, 0.95)["x"]
     assert result.table().splitlines()[2].endswith(f"1.5000 [{low:.4f}, {high:.4f}]")
-    assert result.table().splitlines()[-5:-2] == ["ranking", "lengths: A > B", ""]
+    ranking = ["ranking (> differs at p Holm < 0.05, ~ may be chance)", "lengths: A ~ B", ""]
+    assert result.table().splitlines()[-5:-2] == ranking
 
 
 def test_chunks_hold_as_much_as_they_may(monkeypatch):
@@ -574,3 +577,33 @@ def test_chunks_hold_as_much_as_they_may(monkeypatch):
     metric = Lengths()
     metric.compute(["a"] * 7, ["r"] * 7)
     assert metric.calls == [3, 3, 1]
+
+
+def test_tables_of_few_examples_say_that_they_are_too_few():
+    texts = ["the cat sat", "a dog barked"]
+    assert "Only 2 examples" in summarily.score(texts, texts, metrics="rouge", confidence=0.95).table()
+    assert (
+        "Only" not in summarily.score(texts, texts, metrics="rouge").table()
+    )  # no interval, nothing to say about it
+    table = summarily.compare({"A": texts, "B": ["a cat", "the dog"]}, texts, metrics="rouge").table()
+    assert "cannot go below p = 0.5" in table and "A ~ B" in table and "A > B" not in table
+
+
+def test_the_best_share_their_place_unless_the_difference_holds():
+    texts = [f"the cat number {i} sat on the mat" for i in range(12)]
+    worse = ["a dog"] * 12
+    close = [texts[0].replace("sat", "lay"), *texts[1:]]
+    result = summarily.compare({"A": texts, "B": worse, "C": close}, texts, metrics="rouge")
+    assert result.best("rouge") == result.best("rouge", "rouge2") == ["A", "C"]
+    assert "rouge: A ~ C > B" in result.table()
+    two = summarily.compare({"A": texts, "B": worse}, texts, metrics="rouge")
+    assert two.best("rouge") == two.best("rouge", "rougeL") == ["A"]
+
+
+def test_all_metrics_take_options_of_some():
+    from summarily.metrics import load_all
+
+    chosen, _ = load_all({"all": {}, "rouge": {"stemmer": True}})
+    assert chosen["rouge"].stemmer and len(chosen) > 1
+    with pytest.raises(InputError, match="no metric 'rogue'"):
+        load_all({"all": {}, "rogue": {}})

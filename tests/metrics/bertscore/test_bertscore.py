@@ -343,3 +343,28 @@ def test_the_signature_has_every_option():
     assert "|layer:3|" in str(load("bertscore", layer=3).signature())
     counted = str(load("bertscore", idf="unsmoothed").compute(["a", "b"], ["a", "c"]).signature)
     assert "|idf:unsmoothed@" in counted
+
+
+def test_scripts_for_the_module_of_evaluate_run_unchanged():
+    """evaluate's own module is bert_score behind these names."""
+    from summarily.metrics.bertscore.bertscore import Bertscore as Module
+
+    predictions, references = (column[:8] for column in pairs())
+    model = tiny.checkpoint("roberta")
+    result = Module().compute(
+        predictions=predictions, references=references, model_type=model, num_layers=3, idf=True, lang="en",
+        device="cpu", batch_size=4, verbose=False,
+    )  # fmt: skip
+    other = theirs(model, 3, predictions, references, idf=True)
+    assert_equal([result["precision"], result["recall"], result["f1"]], other)
+    assert result["hashcode"] == result["signature"]
+
+
+def test_a_language_is_the_model_that_bert_score_takes_for_it():
+    from summarily.metrics.bertscore.bertscore import Bertscore as Module
+
+    for language in ("en", "zh", "tr", "en-sci", "no"):
+        name = Module().translated({"lang": language})["model"]
+        assert name.rsplit("/", 1)[-1] == bert_score.utils.lang2model[language].rsplit("/", 1)[-1]
+    with pytest.raises(InputError, match="all_layers"):
+        Module().translated({"all_layers": True})

@@ -175,3 +175,26 @@ def test_all_real_pairs_through_evaluate(file, stemmer, tmp_path, monkeypatch):
     ]
     print(f"{file}, stemmer {stemmer}: {len(theirs)} pairs compared, {len(mismatches)} mismatches")
     assert mismatches == []
+
+
+def test_scripts_for_the_module_of_evaluate_run_unchanged():
+    """evaluate's own module is rouge_score's scorer behind these names."""
+    from rouge_score import rouge_scorer
+
+    from summarily.metrics.rouge.rouge import Rouge as Module
+
+    predictions, references = (
+        ["the cats were sitting", "a dog"],
+        ["the cat was sitting down", "one dog barked"],
+    )
+    types = ["rouge1", "rougeL"]
+    scorer = rouge_scorer.RougeScorer(types, use_stemmer=True)
+    expected = [scorer.score(b, a) for a, b in zip(predictions, references, strict=True)]
+    options = {"rouge_types": types, "use_stemmer": True}
+    result = Module().compute(predictions=predictions, references=references, use_aggregator=False, **options)
+    mean = Module().compute(predictions=predictions, references=references, **options)
+    for name in types:
+        values = [found[name].fmeasure for found in expected]
+        assert result[name] == values
+        assert mean[name] == pytest.approx(sum(values) / 2)
+    assert "rouge2" not in result

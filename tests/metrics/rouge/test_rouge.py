@@ -7,6 +7,7 @@ import itertools
 import json
 import pickle
 import time
+import warnings
 from collections import Counter
 from pathlib import Path
 
@@ -442,3 +443,20 @@ def test_white_space_tokens_keep_their_punctuation():
     tokens = spaced.explain("It 's ok.", ["x"]).prediction_tokens
     assert [token.text for token in tokens] == ["it", "'s", "ok."]
     assert [token.start for token in tokens] == [0, 3, 6]
+
+
+@pytest.mark.parametrize(
+    ("options", "text", "warns"),
+    [
+        ({}, "One sentence. Another one.", 1),
+        ({}, "One sentence.\nAnother one.", 0),
+        ({}, "One sentence.", 0),
+        ({"split_sentences": True}, "One sentence. Another one.", 0),
+        ({"types": ["rouge1"]}, "One sentence. Another one.", 0),
+    ],
+)
+def test_sentences_that_no_line_break_divides_are_worth_a_warning(options, text, warns):
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        Rouge(**options).compute([text] * 300, [text] * 300)  # two chunks, one warning
+    assert len(caught) == warns and all("split_sentences=True" in str(found.message) for found in caught)

@@ -88,7 +88,7 @@ class Bar:
     high: float | None = None
 
 
-def bar_chart(title: str, bars: Sequence[Bar]) -> str:
+def bar_chart(title: str, bars: Sequence[Bar], digits: int = 4) -> str:
     """One panel: horizontal bars on a scale that holds zero, all values and all intervals.
 
     Example:
@@ -110,7 +110,7 @@ def bar_chart(title: str, bars: Sequence[Bar]) -> str:
         top = 4 + i * step
         start, end = sorted((place(0.0), place(bar.value)))
         parts.append(text_at(left, top + 11, bar.label, "bar-label"))
-        parts.append(text_at(left + width, top + 11, number(bar.value), "bar-value", "end"))
+        parts.append(text_at(left + width, top + 11, number(bar.value, digits), "bar-value", "end"))
         parts.append(
             f'<rect x="{start:.2f}" y="{top + 15}" width="{max(end - start, 1):.2f}" height="10" rx="2" '
             f'fill="{COLOURS[i % len(COLOURS)]}"/>'
@@ -122,8 +122,12 @@ def bar_chart(title: str, bars: Sequence[Bar]) -> str:
             )
     parts.append(f'<path class="axis" d="M{place(0.0):.2f} 4v{len(bars) * step - 4}"/>')
     spoken = "; ".join(
-        f"{bar.label} {number(bar.value)}"
-        + (f", interval {number(bar.low)} to {number(bar.high or 0)}" if bar.low is not None else "")
+        f"{bar.label} {number(bar.value, digits)}"
+        + (
+            f", interval {number(bar.low, digits)} to {number(bar.high or 0, digits)}"
+            if bar.low is not None
+            else ""
+        )
         for bar in bars
     )
     drawing = svg(220, len(bars) * step + 6, f"{title}: {spoken}", parts)
