@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from summarily.metrics.hooks import compute_metrics, reward
     from summarily.metrics.scorecard import Scorecard, score
     from summarily.metrics.streaming import score_stream, scorer
-    from summarily.modeling.generation.summarizer import Summarizer, checkpoint
+    from summarily.modeling.generation.summarizer import Summarizer, checkpoint, summarize
     from summarily.support.sample import load_sample
 
 _WHERE = {
@@ -34,6 +34,7 @@ _WHERE = {
     "load_sample": "summarily.support.sample",
     "Summarizer": "summarily.modeling.generation.summarizer",
     "checkpoint": "summarily.modeling.generation.summarizer",
+    "summarize": "summarily.modeling.generation.summarizer",
 }
 
 __all__ = [
@@ -50,6 +51,7 @@ __all__ = [
     "score",
     "score_stream",
     "scorer",
+    "summarize",
 ]
 
 

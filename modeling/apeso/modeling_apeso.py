@@ -73,7 +73,13 @@ class ApesoEncoder(PointerGeneratorEncoder):
 
 
 class ApesoModel(PointerGeneratorModel):
-    """Encoder with the entity layer, and decoder, without the words."""
+    """Encoder with the entity layer, and decoder, without the words.
+
+    Example:
+        >>> model = ApesoModel(ApesoConfig(vocab_size=20, embedding_size=8, hidden_size=16))
+        >>> type(model.get_encoder()).__name__
+        'ApesoEncoder'
+    """
 
     config_class = ApesoConfig
     encoder_class = ApesoEncoder

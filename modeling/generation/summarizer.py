@@ -14,16 +14,20 @@ import functools
 import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, overload
 
-from summarily.support.errors import InputError, SummarilyError, first_line
+from summarily.support.errors import InputError, SummarilyError, SummarilyWarning, first_line
 from summarily.support.inputs import checked_text, rows_of
+from summarily.support.progress import follow
+from summarily.support.suggestions import nearest
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 DEFAULT = "news"
 """The summarizer that is used where none is named."""
+EXTRACTIVE = ("lead", "central")
+"""Summarizers that copy sentences: see `extractive.ExtractiveSummarizer`."""
 LONG = ("truncate", "chunk", "reduce", "error")
 # Tokenizers that know no limit say so with a very large number.
 _NO_LIMIT = 10**9
@@ -58,7 +62,7 @@ class Summarizer:
 
     Args:
         checkpoint: the name of a shipped model (`summarily.hub_cards.summarizers()`), a folder, or a Hub id; weights
-            are read from safetensors only.
+            are read from safetensors only. "lead" and "central" copy sentences (see `ExtractiveSummarizer`).
         device: such as "cuda:1"; by default an accelerator if there is one, else the CPU.
         dtype: such as "bfloat16"; by default bfloat16 where a GPU has it (float16 overflows in some models), else float32.
         revision: of the Hub id.
@@ -71,6 +75,13 @@ class Summarizer:
         >>> len(summaries), summaries[1]
         (2, '')
     """
+
+    def __new__(cls, checkpoint: str = DEFAULT, **options: Any) -> Summarizer:
+        if cls is Summarizer and checkpoint in EXTRACTIVE:
+            from summarily.modeling.generation.extractive import ExtractiveSummarizer
+
+            return super().__new__(ExtractiveSummarizer)
+        return super().__new__(cls)
 
     def __init__(
         self,
@@ -122,6 +133,12 @@ class Summarizer:
                 return int(getattr(config, name))
         limit = self.tokenizer.model_max_length
         return limit if limit < _NO_LIMIT else None
+
+    @overload
+    def __call__(self, texts: str, **options: Any) -> str: ...
+
+    @overload
+    def __call__(self, texts: Sequence[str], **options: Any) -> list[str]: ...
 
     def __call__(
         self,
@@ -231,6 +248,7 @@ class Summarizer:
             warnings.warn(
                 f"{len(too_long)} of {len(documents)} texts (the first is texts[{rows[too_long[0]]}]) are longer than the "
                 f"{call.limit} tokens the model takes; only their beginning is read. long='chunk' reads everything.",
+                SummarilyWarning,
                 stacklevel=4,
             )
         return too_long
@@ -261,6 +279,10 @@ class Summarizer:
             for row, text in enumerate(documents)
             if len(text.encode()) > room and self._length(text) > room
         ]
+
+    def too_long(self, texts: Sequence[str]) -> list[int]:
+        """Which of the texts are longer than the model takes at once."""
+        return self._longer_than(self.source_limit, list(texts))
 
     def _room(self, limit: int | None) -> int:
         """Tokens left for a text beside special tokens and the prefix."""
@@ -304,12 +326,10 @@ class Summarizer:
 
     def _generate(self, texts: list[str], call: _Call) -> list[list[Draft]]:
         """The drafts of each text, texts of similar length together."""
-        from tqdm.auto import tqdm
-
         drafts = [[Draft("", [])] * call.each for _ in texts]
         order = sorted((row for row in range(len(texts)) if texts[row].strip()), key=lambda i: len(texts[i]))
-        show = call.progress if call.progress is not None else len(order) > 32
-        with tqdm(total=len(order), desc="summarizing", unit="text", disable=not show) as bar:
+        show = False if call.progress is None and len(order) <= 32 else call.progress
+        with follow(len(order), "summarizing", " texts", show) as bar:
             for first in range(0, len(order), call.batch_size):
                 rows = order[first : first + call.batch_size]
                 written = self._batch([texts[i] for i in rows], call)
@@ -369,6 +389,33 @@ def checkpoint(name: str) -> str:
     return shipped.checkpoint(name)
 
 
+@overload
+def summarize(texts: str, model: str = DEFAULT, **options: Any) -> str: ...
+
+
+@overload
+def summarize(texts: Sequence[str], model: str = DEFAULT, **options: Any) -> list[str]: ...
+
+
+def summarize(texts: str | Sequence[str], model: str = DEFAULT, **options: Any) -> str | list[str]:
+    """Summarize a text, or several: `Summarizer(model)(texts, **options)`, with the model kept for the next call.
+
+    Example:
+        >>> summarize("It rained. It poured. It stopped. Then it snowed.", "lead", sentences=1)
+        'It rained.'
+    """
+    from summarily.support import models
+
+    summarizer = models.get(("summarizer", model), lambda: Summarizer(model))
+    return summarizer(texts, **options)
+
+
+def _names() -> list[str]:
+    from summarily.support.shipped import summarizers
+
+    return [*summarizers(), *EXTRACTIVE]
+
+
 def _load(checkpoint: str, options: dict[str, Any], precision: str) -> tuple[Any, Any]:
     from pathlib import Path
 
@@ -384,6 +431,11 @@ def _load(checkpoint: str, options: dict[str, Any], precision: str) -> tuple[Any
     place = Path(checkpoint)
     if checkpoint in shipped():  # whatever lies in the working folder
         place = Path(folder(checkpoint))
+    elif not place.is_dir() and "/" not in checkpoint and (near := nearest(checkpoint, _names(), 0.75)):
+        # Nobody's model is called so; the Hub need not be asked.
+        raise InputError(
+            f"there is no model {checkpoint!r}; did you mean {near!r}? Known: {', '.join(_names())}."
+        )
     try:
         name = merged(place) if place.is_dir() else checkpoint
         tokenizer = AutoTokenizer.from_pretrained(name, **options)

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import sys
-import warnings
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from summarily.support.documents import documents_in, read_document
 from summarily.support.errors import InputError
 from summarily.support.files import write_atomically
+from summarily.support.progress import say
 from summarily.support.sample import load_sample
 from summarily.support.tables import TABLE_ENDINGS, column, read_lines, read_table
 
@@ -18,14 +20,18 @@ def add_parser(commands: Any) -> None:
     """The command `summarily summarize`."""
     parser = commands.add_parser(
         "summarize",
-        help="summarize texts with a shipped or a Hub model",
-        description="Summarize a text file, standard input (-), or a column of a table.",
-        epilog="examples: summarily summarize --sample;  summarily summarize story.txt;  "
-        "cat story.txt | summarily summarize - --model headlines;  "
+        help="summarize documents with a shipped or a Hub model",
+        description="Summarize documents (txt, md, html, pdf), a folder of them, standard input (-), or a column of a "
+        "table. What is longer than the model reads is read in pieces, unless --long says otherwise.",
+        epilog="examples: summarily summarize --sample;  summarily summarize report.pdf;  summarily summarize folder "
+        "--output summaries.jsonl;  cat story.txt | summarily summarize - --model headlines;  "
         "summarily summarize articles.jsonl --column source --output out.jsonl",
     )
     parser.add_argument(
-        "file", nargs="?", metavar="FILE|-", help="a text, a table (jsonl, csv, tsv, parquet), or -"
+        "files",
+        nargs="*",
+        metavar="FILE|FOLDER|-",
+        help="documents, folders, a table (jsonl, json, csv, tsv, parquet), or -",
     )
     parser.add_argument("--sample", action="store_true", help="show a bundled article and its summary")
     parser.add_argument("--model", default="news", help="shipped name, folder or Hub id (%(default)s)")
@@ -36,66 +42,97 @@ def add_parser(commands: Any) -> None:
     parser.add_argument(
         "--long",
         choices=("truncate", "chunk", "reduce", "error"),
-        default="truncate",
-        help="texts beyond the model's length (%(default)s)",
+        help="texts beyond the model's length (default: chunk, which says so)",
     )
     parser.add_argument("--beams", type=int, default=None, help="beams (default: what the checkpoint says)")
     parser.add_argument("--trust-remote-code", action="store_true", help="allow the checkpoint's own code")
-    parser.add_argument("--output", metavar="FILE", help="write jsonl with text and summary to FILE")
+    parser.add_argument("--output", metavar="FILE", help="write jsonl with file, text and summary to FILE")
     parser.set_defaults(run=_run)
 
 
 def _run(options: Any) -> int:
-    from summarily.modeling.generation.summarizer import Summarizer
-
+    if options.output and not Path(options.output).resolve().parent.is_dir():
+        raise InputError(f"--output {options.output}: there is no folder {Path(options.output).parent}.")
     if options.beams is not None and options.beams < 1:  # before a model is loaded
         raise InputError(f"--beams {options.beams}: give at least 1.")
-    texts = _texts(options)
+    named = _texts(options)
+    texts = [text for _, text in named]
+    say(f"loading {options.model}")
+    from summarily.modeling.generation.summarizer import Summarizer
+
     if options.sample:
         print(f"An article of the bundled sample:\n\n{texts[0]}\n\nIts summary by {options.model}:\n")
     summarizer = Summarizer(options.model, trust_remote_code=options.trust_remote_code)
     generation = {} if options.beams is None else {"num_beams": options.beams}
-    with warnings.catch_warnings():
-        warnings.simplefilter("always")
-        warnings.showwarning = lambda message, *_, **__: _note(str(message))
-        summaries = summarizer(
-            texts,
-            max_length=options.max_length,
-            batch_size=options.batch_size,
-            long=options.long,
-            **generation,
-        )
+    say(f"summarizing {len(texts):,} text{'s' if len(texts) > 1 else ''}")
+    summaries = summarizer(
+        texts,
+        max_length=options.max_length,
+        batch_size=options.batch_size,
+        long=options.long or _how_to_read(summarizer, named, options.model),
+        **generation,
+    )
     if not options.output:
-        print("\n".join(summary.replace("\n", " ") for summary in summaries))
+        _show(named, summaries)
         return 0
     rows = (
-        json.dumps({"text": t, "summary": s}, ensure_ascii=False)
-        for t, s in zip(texts, summaries, strict=True)
+        json.dumps({**({"file": name} if name else {}), "text": text, "summary": summary}, ensure_ascii=False)
+        for (name, text), summary in zip(named, summaries, strict=True)
     )
     write_atomically(options.output, "\n".join(rows) + "\n")
     print(f"{len(summaries)} summaries written to {options.output}")
     return 0
 
 
-def _note(message: str) -> None:
-    print(f"summarily: {message}", file=sys.stderr)
-
-
-def _texts(options: Any) -> list[str]:
-    if options.sample:
-        if options.file:
-            raise InputError(f"--sample shows a bundled article; leave out {options.file}, or --sample.")
-        return [load_sample()[0]["source"]]
-    if not options.file:
-        raise InputError("name a file, - for standard input, or --sample.")
-    if options.file == "-":
-        whole = sys.stdin.read()
-        texts = whole.splitlines() if options.lines else [whole]
-    elif any(ending in Path(options.file).suffixes for ending in TABLE_ENDINGS):
-        texts = column(read_table(options.file), options.column)
+def _show(named: Sequence[tuple[str, str]], summaries: Sequence[str]) -> None:
+    """A summary a line; of several files, each under the name of its file."""
+    lines = [summary.replace("\n", " ") for summary in summaries]
+    if len(named) == 1 or not named[0][0]:
+        print("\n".join(lines))
     else:
-        lines = read_lines(options.file)
-        texts = lines if options.lines else ["\n".join(lines)]
-    if not any(str(text).strip() for text in texts):
-        raise InputError(f"{options.file} holds no text to summarize.")
-    return texts
+        print("\n\n".join(f"{name}\n{line}" for (name, _), line in zip(named, lines, strict=True)))
+
+
+def _how_to_read(summarizer: Any, named: Sequence[tuple[str, str]], model: str) -> str:
+    """In pieces, where a text is longer than the model reads; it is said which."""
+    too_long = summarizer.too_long([text for _, text in named])
+    if not too_long:
+        return "truncate"
+    which = ", ".join(name for name in (named[row][0] for row in too_long[:3]) if name) or "the text"
+    more = f" and {len(too_long) - 3} more" if len(too_long) > 3 else ""
+    print(
+        f"summarily: {which}{more}: longer than the {summarizer.source_limit} tokens that {model} reads at once, so it is "
+        "summarized in pieces (--long chunk); --long truncate reads the beginning alone.",
+        file=sys.stderr,
+    )
+    return "chunk"
+
+
+def _texts(options: Any) -> list[tuple[str, str]]:
+    """Each text with the name of its file, or with none."""
+    if options.sample:
+        if options.files:
+            raise InputError(f"--sample shows a bundled article; leave out {options.files[0]}, or --sample.")
+        return [("", load_sample()[0]["source"])]
+    if not options.files:
+        raise InputError("name a file, a folder, - for standard input, or --sample.")
+    named = [pair for name in options.files for pair in _texts_of(name, options)]
+    if not any(str(text).strip() for _, text in named):
+        raise InputError(f"{', '.join(options.files)} holds no text to summarize.")
+    return named
+
+
+def _texts_of(name: str, options: Any) -> list[tuple[str, str]]:
+    if name == "-":
+        whole = sys.stdin.read()
+        return [("", text) for text in (whole.splitlines() if options.lines else [whole])]
+    path = Path(name)
+    if path.is_dir():
+        return [(str(file), read_document(file)) for file in documents_in(path)]
+    if name.startswith(("http://", "https://")):
+        raise InputError(f"{name}: pages are not fetched; save the page, and name the file.")
+    if any(ending in path.suffixes for ending in TABLE_ENDINGS):
+        return [("", text) for text in column(read_table(name), options.column, option="--column")]
+    if options.lines:
+        return [("", line) for line in read_lines(name)]
+    return [(name, read_document(path))]

@@ -226,11 +226,18 @@ def report(
 ) -> dict[str, Any]:
     """Every system's scores with intervals, the differences from lead-3, and ten summaries by a fixed seed."""
     from summarily.metrics.resampling import mean_intervals
+    from summarily.modeling.generation.summarizer import Summarizer
+    from summarily.studies.oracle import oracle
 
-    leads = [lead(row["source"]) for row in rows]
+    sources = [row["source"] for row in rows]
     systems = {
         "ours": (written, rows),
-        "lead-3": (leads, rows),
+        "lead-3": ([lead(source) for source in sources], rows),
+        "central, 3 sentences": (Summarizer("central")(sources), rows),
+        "oracle, 3 sentences chosen by the reference": (
+            [oracle(row["source"], row["references"]) for row in rows],
+            rows,
+        ),
         "the base, untouched": (untouched, rows[: len(untouched)]),
     }
     described_rows, examples = {}, {}

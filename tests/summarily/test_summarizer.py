@@ -298,7 +298,7 @@ def test_the_command(headlines, tmp_path, capsys, monkeypatch):
     assert main(["summarize", str(table), "--model", "headlines", "--output", str(output)]) == 0
     assert json.loads(output.read_text()) == {"text": STORY, "summary": headlines(STORY)}
     story.write_text(" ".join([STORY] * 20), encoding="utf-8")
-    assert main(["summarize", str(story), "--model", "headlines"]) == 0
+    assert main(["summarize", str(story), "--model", "headlines", "--long", "truncate"]) == 0
     captured = capsys.readouterr()
     assert "long='chunk' reads everything" in captured.err and "summarizer.py" not in captured.err
     story.write_text(" \n", encoding="utf-8")
@@ -307,14 +307,14 @@ def test_the_command(headlines, tmp_path, capsys, monkeypatch):
 
 
 def test_the_command_shows_a_bundled_article_and_its_summary(headlines, capsys):
-    assert main(["summarize", "--sample", "--model", "headlines"]) == 0
+    assert main(["summarize", "--sample", "--model", "headlines", "--long", "truncate"]) == 0
     article = summarily.load_sample()[0]["source"]
     shown = capsys.readouterr().out
     assert article in shown and shown.rstrip().endswith(headlines(article))
     assert main(["summarize", "--sample", "story.txt"]) == 2
     assert "leave out story.txt" in capsys.readouterr().err
     assert main(["summarize"]) == 2
-    assert "name a file, - for standard input, or --sample" in capsys.readouterr().err
+    assert "name a file, a folder, - for standard input, or --sample" in capsys.readouterr().err
 
 
 def test_the_public_name():
@@ -325,7 +325,7 @@ def test_the_command_counts_what_the_model_does_not_read(tiny_summarizer, tmp_pa
     for part in ("model", "tokenizer"):
         tiny_summarizer[part].save_pretrained(tmp_path)
     monkeypatch.setattr("sys.stdin", io.StringIO("snow fell\n" + "the cat sat on a mat " * 12 + "\n"))
-    assert main(["summarize", "-", "--lines", "--model", str(tmp_path)]) == 0
+    assert main(["summarize", "-", "--lines", "--model", str(tmp_path), "--long", "truncate"]) == 0
     said = capsys.readouterr()
     assert len(said.out.splitlines()) == 2
     assert "summarily: 1 of 2 texts (the first is texts[1]) are longer than the 32 tokens" in said.err
