@@ -25,7 +25,7 @@ from summarily.metrics.explanations import (
     Token,
     Words,
 )
-from summarily.spaces.markup import (
+from summarily.support.markup import (
     Arrow,
     arrows,
     marked,

@@ -10,9 +10,9 @@ from summarily.metrics import load, metric_class
 from summarily.metrics.base import Score
 from summarily.spaces import serving
 from summarily.spaces.explanations import explanation_html
-from summarily.spaces.markup import note, number, table
 from summarily.spaces.serving import check_length
 from summarily.support.errors import InputError
+from summarily.support.markup import note, number, table
 
 LONGEST = 20_000
 """Characters of one input."""
@@ -38,7 +38,7 @@ def score_one(name: str, prediction: str, references: str, source: str = "") -> 
 
 def score_html(score: Score) -> str:
     """The values and what they are made of."""
-    rows = [[key, number(value)] for key, value in score.mean.items()]
+    rows = [[key, number(value, score.digits(key))] for key, value in score.mean.items()]
     try:
         why = explanation_html(score.explain(0))
     except InputError as error:
@@ -62,10 +62,22 @@ def build(name: str) -> Any:
     with serving.blocks(name) as app:
         serving.heading(name, metric_class(name).summary)
         with gr.Row():
-            prediction = gr.Textbox(label="Summary to score", lines=6, max_lines=12)
-            references = gr.Textbox(label="References, separated by blank lines", lines=6, max_lines=12)
+            prediction = gr.Textbox(
+                label="Summary to score",
+                placeholder="Snow closed the airport in Oslo.",
+                lines=6,
+                max_lines=12,
+            )
+            references = gr.Textbox(
+                label="References, separated by blank lines",
+                placeholder="Oslo's airport was shut by snow on Monday.",
+                lines=6,
+                max_lines=12,
+            )
         with gr.Accordion("Source document, for metrics that read it", open=False):
-            source = gr.Textbox(label="Source", lines=6, max_lines=12)
+            source = gr.Textbox(
+                label="Source", placeholder="The article that was summarized.", lines=6, max_lines=12
+            )
         button = gr.Button("Score", variant="primary", elem_id="score")
         gr.Examples(
             [
@@ -76,10 +88,15 @@ def build(name: str) -> Any:
             example_labels=[f"{system}: {row['id']}" for row, system in zip(sample, SYSTEMS, strict=False)],
             label="Examples: click one, then Score",
         )
+        status = serving.status()
         shown = gr.HTML(elem_id="results")
         values = gr.JSON(visible=False)
         button.click(
-            serving.guarded(run), [prediction, references, source], [shown, values], api_name="score"
+            serving.guarded(run),
+            [prediction, references, source],
+            [shown, values],
+            api_name="score",
+            show_progress_on=status,
         )
     return app
 

@@ -18,6 +18,7 @@ from typing import Any
 
 from summarily.support.errors import InputError, MissingRequirement
 from summarily.support.inputs import checked_text
+from summarily.support.requirements import pip_install
 
 TIME_LIMIT = 120.0
 """Seconds that one click may take."""
@@ -37,7 +38,7 @@ def gradio() -> Any:
     try:
         import gradio
     except ImportError:
-        raise MissingRequirement('the app needs gradio: pip install "summarily[demo]"') from None
+        raise MissingRequirement(f"the app needs gradio: {pip_install('demo')}") from None
     return gradio
 
 
@@ -220,6 +221,14 @@ def blocks(title: str, keep_seconds: int = KEEP_SECONDS) -> Any:
 def heading(title: str, lead: str) -> None:
     """The title of a page, and what it is for."""
     gradio().Markdown(f"# {title}\n{lead}", elem_classes=["space-heading"])
+
+
+def status() -> Any:
+    """Where a page shows that it works and how far it is; give it to an event as `show_progress_on`.
+
+    Gradio would otherwise cover every output, with "Error" after a mistake, so that nobody reaches the answer to mend.
+    """
+    return gradio().HTML(elem_id="status", elem_classes=["status"])
 
 
 def serve(app: Any, **options: Any) -> Any:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import doctest
 import importlib
+import inspect
 import io
 import pkgutil
 import re
@@ -74,3 +75,16 @@ def test_python_of_the_documents_runs(document, tiny_summarizer, tmp_path, monke
                 assert runner.summarize().failed == 0
             else:
                 exec(compile(block, str(document), "exec"), names)
+
+
+@pytest.mark.parametrize("module", ["summarily", "summarily.metrics", "summarily.modeling"])
+def test_every_public_name_has_an_example_that_runs(module):
+    """That examples run is what the doctests above say, unless one is skipped."""
+    package = importlib.import_module(module)
+    for name in package.__all__:
+        value = getattr(package, name)
+        if callable(value):
+            lines = [
+                line for line in (inspect.getdoc(value) or "").splitlines() if line.lstrip().startswith(">>>")
+            ]
+            assert any("+SKIP" not in line for line in lines), f"{module}.{name} shows no example"

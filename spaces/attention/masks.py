@@ -13,9 +13,9 @@ import torch
 from summarily.modeling.attention.lsh import bucket_factors, draw_rotations, lsh_attention
 from summarily.modeling.attention.masks import MASKED_TWIN, MECHANISMS, attention_pattern
 from summarily.modeling.attention.window import plan_window, window_mask
-from summarily.spaces.markup import line_chart, note, shaded_words, svg, table
 from summarily.spaces.serving import check_length
 from summarily.support.errors import InputError
+from summarily.support.markup import line_chart, note, shaded_words, svg, table
 
 LONGEST = 160
 """Positions that are drawn."""

@@ -19,6 +19,7 @@ def build() -> Any:
     with serving.blocks(TITLE, KEEP_SECONDS) as app:
         serving.heading(TITLE, LEAD)
         state = gr.State(time_to_live=KEEP_SECONDS)
+        status = serving.status()
         with gr.Column() as setup:
             file, systems, way, count, begin = _setup_form(gr)
         with gr.Column(visible=False) as desk:
@@ -93,7 +94,9 @@ def build() -> Any:
             found = list(texts.uploaded(path).systems) if path else []
             return gr.update(choices=found, value=found[:2])
 
-        file.change(serving.guarded(names_in), file, systems, api_visibility="private")
+        # A mistake must not cover the form: the sentence of the error is enough.
+        quiet = {"show_progress_on": status}
+        file.change(serving.guarded(names_in), file, systems, api_visibility="private", **quiet)
         begin.click(
             serving.guarded(start),
             [file, systems, way, count],
@@ -108,14 +111,16 @@ def build() -> Any:
                 *shown,
             ],
             api_visibility="private",  # it opens the desk; what a program may do with a file is in the package
+            **quiet,
         )
         save.click(
             serving.guarded(keep),
             [state, *chosen, *ratings],
             [state, csv_file, *shown],
             api_visibility="private",
+            **quiet,
         )
-        reveal.click(serving.guarded(tell), state, outcome, api_visibility="private")
+        reveal.click(serving.guarded(tell), state, outcome, api_visibility="private", **quiet)
         again.click(
             lambda: (None, gr.update(visible=True), gr.update(visible=False)),
             None,

@@ -9,10 +9,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from html import escape
 
-from summarily.spaces.markup import note, number, table
 from summarily.spaces.serving import csv_cell
 from summarily.spaces.texts import Texts
 from summarily.support.errors import InputError
+from summarily.support.markup import note, number, table
 
 QUESTIONS = {
     "non-redundancy": "Which repeats fewer ideas?",

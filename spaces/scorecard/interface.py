@@ -31,6 +31,7 @@ def build() -> Any:
                 boxes, paste_button = _paste_form(gr)
             with gr.Tab("Upload many"):
                 file, upload_button = _upload_form(gr)
+        status = serving.status()
         with gr.Column(visible=False) as shown:
             results = gr.HTML(elem_id="results")
             with gr.Row():
@@ -43,8 +44,11 @@ def build() -> Any:
                 row = gr.Dropdown([], label="Document", interactive=True)
             explanation = gr.HTML(elem_id="explanation")
 
-        def show(given: texts.Texts, names: list[str]) -> tuple[Any, ...]:
-            result = scoring.score_texts(given, names)
+        def show(given: texts.Texts, names: list[str], progress: Any) -> tuple[Any, ...]:
+            def report(done: int, of: int, what: str) -> None:
+                progress((done, of), desc=what, unit="parts")
+
+            result = scoring.score_texts(given, names, report)
             systems, documents = list(result.cards), _numbered(given.names)
             first = result.metrics[0]
             return (
@@ -59,11 +63,16 @@ def build() -> Any:
                 gr.update(visible=True),
             )
 
-        def score_pasted(names: list[str], source: str, reference: str, *summaries: str) -> tuple[Any, ...]:
-            return show(texts.pasted(source, reference, summaries), names)
+        # Gradio finds the progress by its default and fills it in, before the rest of the inputs.
+        bar = gr.Progress()
 
-        def score_uploaded(names: list[str], path: str | None) -> tuple[Any, ...]:
-            return show(texts.uploaded(path), names)
+        def score_pasted(
+            names: list[str], source: str, reference: str, progress: Any = bar, *summaries: str
+        ) -> tuple[Any, ...]:
+            return show(texts.pasted(source, reference, summaries), names, progress)
+
+        def score_uploaded(names: list[str], path: str | None, progress: Any = bar) -> tuple[Any, ...]:
+            return show(texts.uploaded(path), names, progress)
 
         def explain(result: scoring.Result | None, name: str, of: str, number: int) -> str:
             if result is None:
@@ -72,11 +81,12 @@ def build() -> Any:
 
         outputs = [state, results, csv_file, json_file, metric, system, row, explanation, shown]
         work = {"concurrency_limit": 2, "concurrency_id": "scoring"}
+        seen = {"show_progress_on": status, **work}
         paste_button.click(
-            serving.guarded(score_pasted), [metrics, *boxes], outputs, api_name="score", **work
+            serving.guarded(score_pasted), [metrics, *boxes], outputs, api_name="score", **seen
         )
         upload_button.click(
-            serving.guarded(score_uploaded), [metrics, file], outputs, api_name="score_file", **work
+            serving.guarded(score_uploaded), [metrics, file], outputs, api_name="score_file", **seen
         )
         for box in (metric, system, row):
             box.input(
@@ -100,6 +110,7 @@ def _paste_form(gr: Any) -> tuple[list[Any], Any]:
         source = gr.Textbox(
             label="Source (optional)",
             info="Only metrics that read it need it.",
+            placeholder="The article that was summarized.",
             lines=7,
             max_lines=14,
             min_width=320,
@@ -107,13 +118,21 @@ def _paste_form(gr: Any) -> tuple[list[Any], Any]:
         reference = gr.Textbox(
             label="Reference",
             info="What a good summary says. Separate several by an empty line.",
+            placeholder="Oslo's airport was shut by snow on Monday.",
             lines=7,
             max_lines=14,
             min_width=320,
         )
     with gr.Row():
         summaries = [
-            gr.Textbox(label=f"System {name}", lines=5, max_lines=12, min_width=230) for name in "ABCD"
+            gr.Textbox(
+                label=f"System {name}",
+                placeholder="A summary to score." if name == "A" else "Another one, if you like.",
+                lines=5,
+                max_lines=12,
+                min_width=230,
+            )
+            for name in "ABCD"
         ]
     button = gr.Button("Score", variant="primary", elem_id="score")
     boxes = [source, reference, *summaries]

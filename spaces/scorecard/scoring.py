@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 from typing import Any
@@ -13,13 +13,14 @@ from typing import Any
 from summarily.metrics import METRICS, load_all, metric_class
 from summarily.metrics.base import Score
 from summarily.metrics.comparison import Comparison, Pair, compare
+from summarily.metrics.resampling import too_few
 from summarily.metrics.scorecard import Scorecard, score
 from summarily.spaces.explanations import explanation_html
-from summarily.spaces.markup import COLOURS, Bar, bar_chart, note, number, table
 from summarily.spaces.serving import csv_cell, sentence
 from summarily.spaces.texts import Texts
 from summarily.support.errors import InputError
 from summarily.support.keys import Key
+from summarily.support.markup import COLOURS, Bar, bar_chart, note, number, table
 
 CONFIDENCE = 0.95
 
@@ -32,8 +33,17 @@ class Result:
     """What the Space shows: a scorecard for each system, and the tests of every pair of them."""
 
     cards: dict[str, Scorecard]
-    pairs: list[Pair]
+    comparison: Comparison | None
+    """None for one system, or one document: nothing can be tested."""
     texts: Texts
+
+    def digits(self, metric: str, key: str | None = None) -> int:
+        """Decimals to show: the same for all systems."""
+        return min(card[metric].digits(key) for card in self.cards.values())
+
+    @property
+    def pairs(self) -> list[Pair]:
+        return self.comparison.pairs if self.comparison else []
 
     @property
     def metrics(self) -> list[str]:
@@ -46,8 +56,10 @@ def metrics_here() -> tuple[list[tuple[str, str]], dict[str, str]]:
     return [(name, name) for name in chosen], skipped
 
 
-def score_texts(texts: Texts, metrics: Sequence[str]) -> Result:
-    """The numbers are those of `summarily.score` for each system.
+def score_texts(
+    texts: Texts, metrics: Sequence[str], report: Callable[[int, int, str], None] | bool = False
+) -> Result:
+    """The numbers are those of `summarily.score` for each system; `report` is told how far it is.
 
     Example:
         >>> from summarily.spaces.texts import pasted
@@ -65,9 +77,9 @@ def score_texts(texts: Texts, metrics: Sequence[str]) -> Result:
             texts.sources,
             metrics=names,
             confidence=CONFIDENCE,
-            progress=False,
+            progress=report,
         )
-        return Result(found.cards, found.pairs, texts)
+        return Result(found.cards, found, texts)
     confidence = CONFIDENCE if len(texts) > 1 else None
     cards = {
         name: score(
@@ -76,11 +88,11 @@ def score_texts(texts: Texts, metrics: Sequence[str]) -> Result:
             texts.sources,
             metrics=names,
             confidence=confidence,
-            progress=False,
+            progress=report,
         )
         for name, summaries in texts.systems.items()
     }
-    return Result(cards, [], texts)
+    return Result(cards, None, texts)
 
 
 # --- output -----------------------------------------------------------------------------------------------
@@ -92,7 +104,8 @@ def results_html(result: Result) -> str:
     counted = f"{systems} {'systems' if systems > 1 else 'system'}, {rows} {'documents' if rows > 1 else 'document'}"
     parts = [f"<h3>Scores</h3>{_score_table(result)}"]
     if rows > 1:
-        parts.append(note(f"{counted}. In brackets: {CONFIDENCE:.0%} intervals by bootstrap over documents."))
+        few = too_few(rows, paired=bool(result.pairs))
+        parts.append(note(f"{counted}. In brackets: {CONFIDENCE:.0%} intervals. {few or ''}"))
     else:
         parts.append(
             note(
@@ -102,9 +115,7 @@ def results_html(result: Result) -> str:
     panels = "".join(_panel(result, metric) for metric in result.metrics)
     parts.append(f'<h3>Main scores</h3><div class="panels">{panels}</div>')
     if result.pairs:
-        parts.append(
-            f"<details><summary>Are the differences real?</summary>{_pair_table(result.pairs)}</details>"
-        )
+        parts.append(f"<details><summary>Are the differences real?</summary>{_pair_table(result)}</details>")
     signatures = "".join(
         f"<li><code>{escape(str(found.signature))}</code></li>" for found in _first(result).values()
     )
@@ -125,24 +136,32 @@ def _score_table(result: Result) -> str:
     rows: dict[bool, list[list[str]]] = {False: [], True: []}
     for metric, first in _first(result).items():
         for key in first.per_example:
-            scores = [card[metric] for card in result.cards.values()]
-            best = Key(key).best(found.mean[key] for found in scores)
-            lead = len(scores) > 1 and any(found.mean[key] != best for found in scores)
-            cells = [_score_cell(found, key, lead and found.mean[key] == best) for found in scores]
+            best = result.comparison.best(metric, key) if result.comparison else list(result.cards)
+            starred = best if len(best) < len(result.cards) else []
+            digits = result.digits(metric, key)
+            cells = [
+                _score_cell(card[metric], key, system in starred, digits)
+                for system, card in result.cards.items()
+            ]
             rows[key.endswith(("_precision", "_recall"))].append([escape(Key(key).label), *cells])
-    html = table("Means over the documents; a star marks the best system", header, rows[False], escaped=True)
+    caption = "Means over the documents" + (
+        "; a star marks the best system, and any other whose distance to it may be chance"
+        if result.pairs
+        else ""
+    )
+    html = table(caption, header, rows[False], escaped=True)
     if rows[True]:
         more = table("Precision and recall", header, rows[True], escaped=True)
         html += f"<details><summary>Precision and recall</summary>{more}</details>"
     return html
 
 
-def _score_cell(found: Score, key: str, best: bool) -> str:
-    value = number(found.mean[key])
+def _score_cell(found: Score, key: str, best: bool, digits: int) -> str:
+    value = number(found.mean[key], digits)
     text = f'<span class="best">{value}</span>' if best else value
     if found.interval:
         interval = found.interval[key]
-        text += f"<small>[{number(interval.low)}, {number(interval.high)}]</small>"
+        text += f"<small>[{number(interval.low, digits)}, {number(interval.high, digits)}]</small>"
     return text
 
 
@@ -153,20 +172,22 @@ def _panel(result: Result, metric: str) -> str:
         interval = found.interval[found.main] if found.interval else None
         low, high = (interval.low, interval.high) if interval else (None, None)
         bars.append(Bar(system, float(found), low, high))
-    return bar_chart(_first(result)[metric].main.label, bars)
+    first = _first(result)[metric]
+    return bar_chart(first.main.label, bars, result.digits(metric))
 
 
-def _pair_table(pairs: Sequence[Pair]) -> str:
+def _pair_table(result: Result) -> str:
+    digits = {metric: result.digits(metric) for metric in result.metrics}
     rows = [
         [
             f"{pair.metric}: {pair.first} − {pair.second}",
-            f"{pair.test.difference:+.4f}",
-            f"{pair.test.low:+.4f} to {pair.test.high:+.4f}",
+            f"{pair.test.difference:+.{digits[pair.metric]}f}",
+            f"{pair.test.low:+.{digits[pair.metric]}f} to {pair.test.high:+.{digits[pair.metric]}f}",
             f"{pair.p_holm:.4f}",
             pair.better or "",
             "yes" if pair.p_holm < 1 - CONFIDENCE else "not shown",
         ]
-        for pair in pairs
+        for pair in result.pairs
     ]
     header = [
         "difference of main scores",
@@ -182,7 +203,7 @@ def _pair_table(pairs: Sequence[Pair]) -> str:
 def explain(result: Result, metric: str, system: str, row: int) -> str:
     """Why one summary got its score from one metric."""
     found = result.cards[system][metric]
-    value = number(found.per_example[found.main][row])
+    value = number(found.per_example[found.main][row], result.digits(metric))
     title = f"<h3>{escape(metric)} of {escape(system)}, {escape(result.texts.names[row])}: {value}</h3>"
     try:
         body = explanation_html(found.explain(row))
@@ -217,7 +238,7 @@ def to_csv(result: Result) -> str:
 
 def to_json(result: Result) -> str:
     """Means, intervals, signatures, tests and values, as the commands write them."""
-    if result.pairs:
-        return Comparison(result.cards, result.pairs, CONFIDENCE).to_json()
+    if result.comparison:
+        return result.comparison.to_json()
     cards: Mapping[str, Any] = {system: card.to_dict() for system, card in result.cards.items()}
     return json.dumps({"systems": cards}, indent=2, ensure_ascii=False, allow_nan=False)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import math
 import re
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from html import escape
@@ -15,18 +17,22 @@ import torch
 
 from summarily.metrics.cost import Meter
 from summarily.modeling.data import decode, texts_of
-from summarily.modeling.generation.summarizer import Summarizer
+from summarily.modeling.generation.extractive import ExtractiveSummarizer
+from summarily.modeling.generation.summarizer import EXTRACTIVE, Summarizer
 from summarily.modeling.generation.summary_beam_search import summary_beam_search
-from summarily.spaces.markup import heat_map, note, number, shaded_words, table
 from summarily.spaces.serving import check_length
 from summarily.support import models
 from summarily.support.errors import InputError
+from summarily.support.markup import heat_map, note, number, shaded_words, table
 from summarily.support.processes import Lock
 from summarily.support.shipped import summarizers
+from summarily.support.text import sentences
 
 LONGEST_TEXT = 80_000
 LARGEST_CHECKPOINT = 2 * 2**30
 """Bytes of weights that are fetched from the Hub."""
+MOST_MODELS = 3
+"""Side by side."""
 MOST_COLUMNS = 48
 """Source tokens of a heat map."""
 
@@ -95,10 +101,15 @@ class Written:
 _lock = Lock()
 
 
+def names() -> list[str]:
+    """What can be chosen without the Hub."""
+    return [*summarizers(), *EXTRACTIVE]
+
+
 def summarizer(name: str) -> Summarizer:
     """A shipped checkpoint or one from the Hub."""
     name = (name or "").strip()
-    ours = name in summarizers()
+    ours = name in names()
     if not ours:
         _check_hub_id(name)
 
@@ -115,7 +126,7 @@ def _check_hub_id(name: str) -> None:
     # A folder of the server is nobody's business, whatever it is called.
     if not re.fullmatch(r"[\w.-]{1,96}/[\w.-]{1,96}", name) or ".." in name or Path(name).exists():
         raise InputError(
-            f"{name!r} is neither a shipped model ({', '.join(summarizers())}) nor a Hub id such as owner/name."
+            f"{name!r} is neither a shipped model ({', '.join(names())}) nor a Hub id such as owner/name."
         )
 
 
@@ -155,6 +166,8 @@ def write(name: str, text: str, settings: Settings) -> Written:
     if not text:
         raise InputError("Please give a text to summarize.")
     found = summarizer(name)
+    if isinstance(found, ExtractiveSummarizer):
+        return _copied(found, text, settings)
     model: Any = found.model
     if settings.gamma and not hasattr(model.get_encoder(), "entities"):
         raise InputError(
@@ -171,6 +184,43 @@ def write(name: str, text: str, settings: Settings) -> Written:
             )
         attention, entities = _looked(model, inputs, output.sequences[:1])
     return _described(found, name, text, settings, inputs, output, attention, entities, meter)
+
+
+def write_all(
+    models: Sequence[str], text: str, settings: Settings, tell: Callable[[int, str], None]
+) -> list[Written]:
+    """The summaries of several models; `tell` hears how many are done, and who writes next."""
+    chosen = list(dict.fromkeys(models or []))
+    if not 1 <= len(chosen) <= MOST_MODELS:
+        raise InputError(f"Please choose one to {MOST_MODELS} models; {len(chosen)} are chosen.")
+    for name in chosen:  # before the first of them has worked in vain
+        if name not in names():
+            _check_hub_id(name)
+    written: list[Written] = []
+    for name in chosen:
+        tell(len(written), name)
+        written.append(write(name, text, settings))
+    return written
+
+
+def _copied(found: ExtractiveSummarizer, text: str, settings: Settings) -> Written:
+    """A summary of the text's own sentences: there are no beams, and nothing to look at."""
+    with Meter() as meter:
+        summary = found(text, max_length=settings.max_length)
+    return Written(
+        model=found.name,
+        settings=settings,
+        summaries=[summary],
+        scores=[],
+        summary_tokens=summary.split(),
+        source_tokens=text.split(),
+        attention=[],
+        entities=None,
+        cut=False,
+        seconds=meter.seconds,
+        peak_memory=meter.peak_memory,
+        parameters=found.parameters,
+    )
 
 
 def _inputs(found: Summarizer, text: str, **options: Any) -> Any:
@@ -276,34 +326,100 @@ def _is_cut(found: Summarizer, text: str, read: int) -> bool:
 # --- pages ------------------------------------------------------------------------------------------------
 
 
-def summary_html(written: Written) -> str:
-    """The summary, the other beams, and the cost."""
-    shown = escape(written.summary) or "<i>(the model wrote nothing)</i>"
-    parts = [f'<h3>Summary</h3><div class="text summary">{shown}</div>']
-    if written.cut:
-        parts.append(
-            note(f"The model takes {len(written.source_tokens)} tokens; the rest of the text was not read.")
-        )
+def summary_html(written: Sequence[Written], text: str) -> str:
+    """The summaries side by side, where each of their sentences comes from, the other beams, and the cost."""
+    source = sentences(text)
+    panels, rules, drawn = [], [], 0
+    from_place: dict[int, list[int]] = {}
+    for one in written:
+        parts = []
+        for sentence in sentences(one.summary):
+            places = sources_of(sentence, source)
+            for place in places:
+                from_place.setdefault(place, []).append(drawn)
+            kind = f"said said-{drawn}" if places else "said"
+            parts.append(f'<span class="{kind}" tabindex="0">{escape(sentence)}</span>')
+            rules.append(f".result:has(.said-{drawn}:is(:hover, :focus)) .from-{drawn}")
+            drawn += 1
+        shown = " ".join(parts) or "<i>(the model wrote nothing)</i>"
+        cut = note(f"Only the first {len(one.source_tokens)} tokens were read.") if one.cut else ""
+        panels.append(f'<div><h3>{escape(one.model)}</h3><div class="text summary">{shown}</div>{cut}</div>')
+    origin = " ".join(
+        f'<span class="{" ".join(f"from-{number}" for number in from_place.get(place, ()))}">{escape(sentence)}</span>'
+        for place, sentence in enumerate(source)
+    )
+    style = f"<style>{', '.join(rules)} {{ background: rgb(250 204 21 / .45); }}</style>" if rules else ""
+    return (
+        f'<div class="result">{style}<div class="grid-of-two summaries">{"".join(panels)}</div>'
+        f"<h3>Where it comes from</h3>{note('Point at a sentence of a summary, or step to it with the tab key.')}"
+        f'<div class="text origin scroll" tabindex="0" role="region" aria-label="The text">{origin}</div>'
+        f"{''.join(_beams(one) for one in written if one.scores)}"
+        f'<div class="cost">{table("What it cost", ["cost", *(one.model for one in written)], cost_rows(written))}</div></div>'
+    )
+
+
+def _beams(written: Written) -> str:
     rows = [
         [str(i + 1), number(score), text]
         for i, (text, score) in enumerate(zip(written.summaries, written.scores, strict=True))
     ]
-    parts.append(
-        f"<details><summary>All {len(rows)} beams</summary>"
-        f"{table('Finished summaries, best first', ['', 'score', 'summary'], rows)}</details>"
-    )
-    parts.append(table("What it cost", ["cost", "measured"], cost_rows(written)))
-    return f'<div class="result">{"".join(parts)}</div>'
+    listed = table("Finished summaries, best first", ["", "score", "summary"], rows)
+    listed = re.sub(r"<td>(?=[^<]{60})", '<td class="long">', listed)
+    return f"<details><summary>All {len(rows)} beams of {escape(written.model)}</summary>{listed}</details>"
 
 
-def cost_rows(written: Written) -> list[list[str]]:
-    """Time, memory, size and tokens, in words."""
-    tokens = len(written.summary_tokens)
+def sources_of(sentence: str, source: Sequence[str]) -> list[int]:
+    """The sentences of the source that a sentence of the summary comes from: those that share its rarest words, the
+    second only if it has more of them that the first lacks.
+
+    Example:
+        >>> sources_of("Ada Lovelace wrote programs.", ["It rained.", "Lovelace wrote the first programs."])
+        [1]
+    """
+    words = set(_words(sentence))
+    spread = Counter(word for other in source for word in set(_words(other)))
+    rarity = {word: math.log(1 + len(source) / spread[word]) for word in words if word in spread}
+    shared = [{word for word in _words(other) if word in rarity} for other in source]
+    found: list[int] = []
+    seen: set[str] = set()
+    first = 0.0
+    for _ in range(min(2, len(source))):
+        gain, place = max(
+            (sum(rarity[word] for word in sorted(found_words - seen)), -place)
+            for place, found_words in enumerate(shared)
+        )
+        if len(shared[-place] - seen) < 2 or gain < first / 3:
+            break
+        found.append(-place)
+        seen |= shared[-place]
+        first = first or gain
+    return sorted(found)
+
+
+def _words(text: str) -> list[str]:
+    return [word for word in re.findall(r"\w+", text.lower()) if len(word) > 3 or word.isdigit()]
+
+
+def _speed(written: Written) -> float:
+    return len(written.summary_tokens) / max(written.seconds, 1e-9)
+
+
+def cost_rows(written: Sequence[Written]) -> list[list[str]]:
+    """Time, memory, size and tokens, in words; one column for each model."""
+
+    def row(name: str, tell: Callable[[Written], str]) -> list[str]:
+        return [name, *(tell(one) for one in written)]
+
     return [
-        ["time", f"{written.seconds:.2f} seconds, {tokens / max(written.seconds, 1e-9):.0f} tokens a second"],
-        ["memory on top of the model", f"{written.peak_memory / 2**20:.0f} MB"],
-        ["model", f"{written.model}, {written.parameters / 1e6:.1f} million parameters"],
-        ["read and written", f"{len(written.source_tokens):,} and {tokens:,} tokens"],
+        row("time", lambda one: f"{one.seconds:.2f} seconds"),
+        row("speed", lambda one: f"{_speed(one):.0f} tokens a second" if one.scores else "it copies"),
+        row("memory on top of the model", lambda one: f"{one.peak_memory / 2**20:.0f} MB"),
+        row(
+            "size",
+            lambda one: f"{one.parameters / 1e6:.1f} million parameters" if one.parameters else "no model",
+        ),
+        row("read", lambda one: f"{len(one.source_tokens):,} tokens"),
+        row("written", lambda one: f"{len(one.summary_tokens):,} tokens"),
     ]
 
 
@@ -337,14 +453,18 @@ def _map(written: Written, looked: Sequence[float]) -> str:
     return heat_map(what, written.summary_tokens, columns, values)
 
 
-def to_json(written: Written) -> str:
-    """Summary, beams, settings and cost."""
-    result = {
+def to_json(written: Sequence[Written]) -> str:
+    """Of each model its summary, beams, settings and cost."""
+    return json.dumps({"summaries": [_as_dict(one) for one in written]}, indent=2, ensure_ascii=False)
+
+
+def _as_dict(written: Written) -> dict[str, Any]:
+    return {
         "model": written.model,
         "summary": written.summary,
         "beams": [
             {"score": score, "summary": text}
-            for text, score in zip(written.summaries, written.scores, strict=True)
+            for text, score in zip(written.summaries, written.scores, strict=False)
         ],
         "settings": asdict(written.settings),
         "cost": {
@@ -355,4 +475,3 @@ def to_json(written: Written) -> str:
             "summary_tokens": len(written.summary_tokens),
         },
     }
-    return json.dumps(result, indent=2, ensure_ascii=False)

@@ -62,21 +62,29 @@ def test_numbers_and_intervals_are_those_of_score(result):
                 assert f"{mean:.4f}" in html and f"[{low:.4f}, {high:.4f}]" in html
 
 
-def test_the_best_system_has_the_star(result):
-    rows = re.findall(r"<tr>(.*?)</tr>", scoring.results_html(result))
-    rouge1 = next(row for row in rows if "rouge1<" in row)
-    cells = re.findall(r"<td>(.*?)</td>", rouge1)
-    assert ["best" in cell for cell in cells] == [True, False, False]
+def starred(systems, references, metric, value) -> list[bool]:
+    html = scoring.results_html(scoring.score_texts(Texts(systems, references), [metric]))
+    rows = {row.partition("<")[0]: row for row in re.findall(r"<tr><th[^>]*>(.*?)</tr>", html)}
+    return ["best" in cell for cell in re.findall(r"<td>(.*?)</td>", rows[value])]
+
+
+def test_the_best_system_has_the_star_and_shares_it_where_the_difference_may_be_chance(result):
+    rows = load_sample()[:12]
+    systems = {name: [row[name] for row in rows] for name in ("broken", "good")}
+    systems["almost"] = [f"{systems['good'][0]} Perhaps.", *systems["good"][1:]]
+    references = [row["references"] for row in rows]
+    assert starred(systems, references, "rouge", "rouge1") == [False, True, True]
+    del systems["broken"]
+    assert starred(systems, references, "rouge", "rouge1") == [False, False], "all of them is no news"
+    assert 'class="best"' not in scoring.results_html(result), "four documents prove nothing"
 
 
 def test_where_less_is_better_the_least_has_the_star():
-    texts = pasted("", "the cat sat on the mat", ["stocks fell in Tokyo", "the cat sat on the mat"])
-    html = scoring.results_html(scoring.score_texts(texts, ["vert"]))
-    rows = {row.partition("<")[0]: row for row in re.findall(r"<tr><th[^>]*>(.*?)</tr>", html)}
-    distance = re.findall(r"<td>(.*?)</td>", rows["vert_distance (lower is better)"])
-    assert ["best" in cell for cell in distance] == [False, True]
-    similarity = re.findall(r"<td>(.*?)</td>", rows["vert_similarity"])
-    assert ["best" in cell for cell in similarity] == [False, True]
+    references = [f"the cat number {i} sat on the mat" for i in range(10)]
+    systems = {"A": ["stocks fell in Tokyo"] * 10, "B": references}
+    listed = [[text] for text in references]
+    assert starred(systems, listed, "vert", "vert_distance (lower is better)") == [False, True]
+    assert starred(systems, listed, "vert", "vert_similarity") == [False, True]
 
 
 def test_one_document_has_no_interval_and_one_system_no_star():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
 import torch
@@ -37,7 +38,7 @@ def test_the_space_starts_with_the_default_summarizer_and_its_prefix(monkeypatch
 
     components = interface.build().config["components"]
     [model] = [part["props"] for part in components if part["props"].get("elem_id") == "model"]
-    assert model["value"] == "news"
+    assert model["value"] == ["news"]
 
 
 def test_attention_is_a_distribution_over_the_source_for_every_token():
@@ -68,9 +69,10 @@ def test_only_models_that_summarize_are_offered():
 
 def test_pages_are_escaped_and_name_the_cost():
     written = write("headlines", "<script>alert(1)</script> said its board approved a split.", Settings())
-    pages = writing.summary_html(written) + writing.attention_html(written, 0)
+    pages = writing.summary_html([written], "<script>alert(1)</script>") + writing.attention_html(written, 0)
     assert "<script" not in pages and "tokens a second" in pages and "million parameters" in pages
-    assert json.loads(writing.to_json(written))["settings"]["beams"] == 4
+    [saved] = json.loads(writing.to_json([written]))["summaries"]
+    assert saved["settings"]["beams"] == 4
 
 
 def test_one_token_can_be_followed():
@@ -138,3 +140,26 @@ def test_a_large_checkpoint_is_refused_before_it_is_fetched(monkeypatch):
     files[0].rfilename = "pytorch_model.bin"
     with pytest.raises(InputError, match="has no safetensors"):
         write("somebody/pickled", TEXT, Settings())
+
+
+def test_models_stand_side_by_side_with_the_sentences_they_come_from():
+    text = "Acme Corp approved a stock split. It rained in Oslo on Monday. The dividend rises to 12 cents a share."
+    told = []
+    written = writing.write_all(
+        ["lead", "headlines"], text, Settings(beams=1), lambda *what: told.append(what)
+    )
+    assert told == [(0, "lead"), (1, "headlines")]
+    assert [one.model for one in written] == ["lead", "headlines"] and written[0].summary == text
+    page = writing.summary_html(written, text)
+    assert page.index("<h3>lead</h3>") < page.index("Where it comes from") < page.index("What it cost")
+    for number, sentence in enumerate(text.split(". ")):
+        assert f'said-{number}" tabindex="0">{sentence}' in page
+        assert re.search(rf'<span class="from-{number}[ "][^>]*>{sentence}', page)
+    with pytest.raises(InputError, match="one to 3 models; 0 are chosen"):
+        writing.write_all([], text, Settings(), lambda *what: None)
+
+
+def test_a_sentence_comes_from_those_that_share_its_words():
+    source = ["Ada Lovelace wrote the first program.", "It rained.", "Babbage built the engine in London."]
+    assert writing.sources_of("Lovelace wrote a program for the engine Babbage built.", source) == [0, 2]
+    assert writing.sources_of("Nothing of this is there.", source) == []

@@ -162,6 +162,15 @@ def message(page) -> str:
     return text
 
 
+def covered(page) -> list[str]:
+    """The parts of a page that an overlay says "Error" about."""
+    return page.evaluate(
+        """() => [...document.querySelectorAll('[data-testid=status-tracker]')]
+          .filter(e => e.offsetParent !== null && e.offsetHeight > 0 && /Error/.test(e.innerText))
+          .map(e => e.parentElement.outerHTML.slice(0, 120))"""
+    )
+
+
 def download(page, selector: str) -> str:
     """The content of the file behind a download button."""
     with page.expect_download() as waiting:

@@ -9,7 +9,14 @@ import pytest
 from summarily.metrics.meta_evaluation.human import read_judgements
 from summarily.spaces.judge.judging import QUESTIONS, sign_test
 from summarily.support.sample import load_sample
-from tests.spaces.browser.conftest import check_page, check_phone, download, message, take_picture
+from tests.spaces.browser.conftest import (
+    check_page,
+    check_phone,
+    covered,
+    download,
+    message,
+    take_picture,
+)
 
 pytestmark = pytest.mark.browser
 SPACE = "judge"
@@ -108,6 +115,25 @@ def test_mistakes_are_answered_with_sentences(page, file, tmp_path):
     page.get_by_text("Please answer non-redundancy and coherence").wait_for()
     page.locator("#reveal").click()
     page.get_by_text("Nothing is judged yet").wait_for()
+
+
+def test_a_missing_answer_leaves_the_others_within_reach(page, file):
+    page.locator("#start").click()
+    assert "choose a csv or jsonl file first" in message(page)
+    assert covered(page) == []
+    assert page.get_by_label("Rate each from 1 to 5").is_visible()
+    begin(page, file)
+    page.locator("#start").click()
+    page.get_by_text("Document 1 of 3").wait_for()
+    *answered, last = QUESTIONS
+    for question in answered:
+        page.locator(f"#choose-{question}").get_by_label("Summary 1", exact=True).check()
+    page.locator("#save").click()
+    page.get_by_text(f"Please answer {last}").wait_for()
+    assert covered(page) == []
+    page.locator(f"#choose-{last}").get_by_label("Summary 1", exact=True).check(timeout=3000)  # by mouse
+    page.locator("#save").click()
+    page.get_by_text("Document 2 of 3").wait_for()
 
 
 def test_it_fits_a_phone(phone, file):

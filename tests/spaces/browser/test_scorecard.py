@@ -10,7 +10,15 @@ import pytest
 
 import summarily
 from summarily.support.sample import SYSTEMS, load_sample
-from tests.spaces.browser.conftest import check_page, check_phone, choose, download, message, take_picture
+from tests.spaces.browser.conftest import (
+    check_page,
+    check_phone,
+    choose,
+    covered,
+    download,
+    message,
+    take_picture,
+)
 
 pytestmark = pytest.mark.browser
 SPACE = "scorecard"
@@ -118,7 +126,7 @@ def test_empty_and_oversized_inputs_are_answered_with_sentences(page):
 @pytest.mark.parametrize(
     ("content", "says"),
     [
-        ("reference,good\na cat\n", "bad.csv, row 0: expected 2 fields."),
+        ("reference,good\na cat\n", "bad.csv, row 0: expected 2 fields, found 1."),
         ("summary,good\na,b\n", "no column 'reference'"),
         ("reference\na cat\n", "bad.csv has no summaries"),
         ("reference,a\n" + "x,y\n" * 201, "bad.csv has 201 rows; this Space takes up to 200."),
@@ -140,6 +148,39 @@ def test_a_file_that_is_too_large_is_refused(page, tmp_path):
     page.get_by_role("tab", name="Upload many").click()
     page.locator("#upload input[type=file]").set_input_files(path)
     assert "size" in message(page)
+
+
+def test_it_shows_that_it_works_and_no_mistake_covers_the_form(page):
+    page.locator("#score").click()
+    assert "Please give a reference" in message(page)
+    assert covered(page) == []
+    for box in page.locator("textarea").all():
+        assert not box.is_visible() or box.get_attribute("placeholder")
+    page.evaluate(
+        """() => { window.seen = new Set(); new MutationObserver(() => {
+          const s = document.querySelector('#status [data-testid=status-tracker]:not(.hide)');
+          if (s) window.seen.add(s.innerText.replace(/\\s+/g, ' '));
+        }).observe(document.body, {subtree: true, childList: true, characterData: true, attributes: true}); }"""
+    )
+    use_example(page)
+    score(page, "#score")
+    seen = page.evaluate("[...window.seen]")
+    assert any("bertscore" in text or "encoding" in text for text in seen), seen
+    footer = page.locator("footer").inner_text()
+    assert "·" not in footer
+
+
+def test_a_star_only_where_a_difference_holds(page):
+    use_example(page)
+    score(page, "#score")
+    assert page.locator("#results .best").count() == 0  # one document proves nothing
+    page.get_by_role("tab", name="Upload many").click()
+    page.get_by_text("36 articles, three systems").click()
+    page.get_by_text("sample").first.wait_for()
+    page.locator("#score-file").click()
+    page.get_by_text("36 documents").wait_for()
+    row = page.locator("#results tr", has=page.locator("th", has_text="rouge1")).first.locator("td")
+    assert [row.nth(i).locator(".best").count() for i in range(3)] == [1, 0, 0]
 
 
 def test_it_works_by_keyboard(page):
