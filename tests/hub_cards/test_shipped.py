@@ -109,3 +109,16 @@ def test_news_is_merged_in_float32_and_loads_with_stock_transformers(news):
 def test_news_counts_and_says_what_it_does_not_read(news):
     with pytest.warns(UserWarning, match=r"1 of 1 texts .* longer than the 512 tokens"):
         news("The council voted for a library. " * 100, max_length=3, num_beams=1)
+
+
+def test_what_is_shipped_names_no_folder_of_the_machine_it_was_made_on():
+    from pathlib import Path
+
+    import summarily.hub_cards
+
+    place = Path(summarily.hub_cards.__file__).parent
+    files = [file for file in place.rglob("*.json") if "token" not in file.name and "vocab" not in file.name]
+    assert files
+    for file in files:
+        text = file.read_text(encoding="utf-8")
+        assert '": "/' not in text, file
