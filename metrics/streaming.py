@@ -253,7 +253,7 @@ def poisson_draws(first: int, n: int, resamples: int = RESAMPLES, seed: int = 0)
 
     Example:
         >>> whole = poisson_draws(0, 600, 4)
-        >>> bool((whole[:, 250:] == poisson_draws(250, 350, 4)).all()), whole[0].sum()
+        >>> bool((whole[:, 250:] == poisson_draws(250, 350, 4)).all()), float(whole[0].sum())
         (True, 600.0)
     """
     blocks = range(first // _BLOCK, (first + n - 1) // _BLOCK + 1)
