@@ -234,7 +234,7 @@ def prepare_row(row: Mapping[str, Any], section: DataSection) -> dict[str, Any]:
         "split": str(column(row, section.split_column)) if section.split_column else "",
         "share": share(identifier, section.split_seed),
         "reason": reason_to_drop(source, references, section),
-        "fault": headline_fault(source, references[0]) if section.headline_filter and references else "",
+        "fault": training_fault(source, references[0], section) if references else "",
     }
 
 
@@ -264,6 +264,24 @@ def copied(source: str, target: str) -> float:
         for words in (source.lower().split(), target.lower().split())
     )
     return len(here & there) / len(here) if here else 0.0
+
+
+def training_fault(source: str, target: str, section: DataSection) -> str:
+    """Why a pair is not to be learned from, though it is a fair question in a test.
+
+    Example:
+        >>> section = DataSection(min_copied=0.5, copied_words=4)
+        >>> training_fault("the cat sat down on the mat", "it sat on the mat", section)
+        'under 50% of the target in the first 4 words of the source'
+    """
+    fault = headline_fault(source, target) if section.headline_filter else ""
+    if fault or not section.min_copied:
+        return fault
+    read = " ".join(source.split()[: section.copied_words])
+    if copied(read, target) >= section.min_copied:
+        return ""
+    part = f"the first {section.copied_words} words of the source" if section.copied_words else "the source"
+    return f"under {section.min_copied:.0%} of the target in {part}"
 
 
 def headline_fault(sentence: str, headline: str) -> str:
