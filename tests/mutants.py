@@ -66,7 +66,7 @@ MODULES = {
     "metrics.movers.static": ("wms", "s_wms", "sms"),
     "metrics.moverscore.ngrams": ("moverscore",),
     "metrics.moverscore.scorer": ("moverscore",),
-    "metrics.options": ("wms", "moverscore", "rouge/test_rouge.py"),
+    "metrics.options": ("test_options.py", "wms", "moverscore", "rouge/test_rouge.py"),
     "metrics.references": ("wms", "bartscore", "bertscore"),
     "metrics.resampling": ("test_resampling.py",),
     "metrics.rouge.lcs": ("rouge/test_lcs.py", "rouge/test_rouge.py"),
