@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any
 
 from summarily.modeling.data import data_of, texts_of
 from summarily.modeling.training import articles
-from summarily.modeling.training.articles import with_stops, without_furniture
+from summarily.modeling.training.articles import with_stops, without_dateline, without_furniture
 from summarily.modeling.training.random_starts import StartTokenizer
 from summarily.modeling.training.recipe import DataSection
 from summarily.support.errors import RecipeError
@@ -111,8 +111,6 @@ def joined(value: Any) -> str:
 _CONCLUSION = re.compile(r"\b(conclusions?|concluding remarks|summary)\b", re.IGNORECASE)
 _SENTENCE_MARKS = re.compile(r"<\s*/?\s*S\s*>", re.IGNORECASE)
 _MATH_MARKS = re.compile(r"@x(?:math|cite)\d*")
-# "(CNN)", "Moscow (CNN) --": the dateline at the start of an article.
-_CNN = re.compile(r"^[^().\n]{0,60}\(CNN\)\s*(?:--?)?\s*")
 _EDITING = re.compile(r"^by\s|\s--?\s*by\s|[\[\]{}*]|\b(?:writethru|eds)\b", re.IGNORECASE)
 _WORD = re.compile(r"[^\W\d_]{2,}")
 # Function words: sharing only these says nothing about a headline and its sentence.
@@ -163,7 +161,7 @@ def _treebank() -> Any:
 def clean(text: str, section: DataSection) -> str:
     """The text after the options of `section` that work on one text."""
     if section.cnn_marker == "strip":
-        text = _CNN.sub("", text)
+        text = without_dateline(text)
     if section.sentence_marks == "strip":
         text = _SENTENCE_MARKS.sub(" ", text)
     if section.math_marks == "strip":

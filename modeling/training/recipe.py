@@ -174,6 +174,9 @@ class ReadingSection:
     """With `questions`, the run teaches a reader to answer cloze questions; see `tasks.reading`."""
 
     questions: str = ""  # their file, made from the articles of --data if it is not there
+    collections: list[str] = field(default_factory=list)  # of which articles; see `cloze_corpus`
+    articles: dict[str, int] = field(default_factory=dict)  # split -> how many of "cnndm"
+    start: str | None = None  # the folder, or the name in hub_cards, of a reader to go on from
     max_words: int = 400  # of an article
     validation_articles: int = 150  # of each collection, at every evaluation
     test_articles: int | None = None  # of each collection
