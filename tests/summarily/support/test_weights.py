@@ -408,7 +408,10 @@ def test_tensors_are_loaded_to_the_cpu_and_nothing_is_executed(tmp_path):
     loaded = weights.load_tensors(path)
     assert loaded["a"].tolist() == [0, 1, 2] and loaded["b"] == [1, "x"]
     torch.save({"a": _model()}, path)  # a class would have to be imported and built
-    with pytest.raises(FileError, match=r"state\.pt cannot be loaded: it is damaged, or a pickle that holds more than tensors"):
+    with pytest.raises(
+        FileError,
+        match=r"state\.pt cannot be loaded: it is damaged, or a pickle that holds more than tensors",
+    ):
         weights.load_tensors(path)
     path.write_bytes(b"PK half a zip")
     with pytest.raises(FileError, match=r"state\.pt cannot be loaded: "):
