@@ -22,11 +22,20 @@ from summarily.modeling.cloze_reader.reader_output import (
     question_spans,
     room_for_questions,
 )
+from summarily.modeling.recurrent import last_of, layer_weights, turned
 from summarily.support.cloze.marks import ENTITY, Answer, candidates, entity_number, relabel
 from summarily.support.errors import InputError
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
+
+
+class Gru(nn.RNNBase):
+    """One layer in one direction: its states."""
+
+    def forward(self, inputs: torch.Tensor) -> torch.Tensor:
+        start = inputs.new_zeros(1, len(inputs), self.hidden_size)
+        return torch.gru(inputs, start, layer_weights(self), True, 1, 0.0, self.training, False, True)[0]
 
 
 class BidirectionalGru(nn.Module):
@@ -44,19 +53,15 @@ class BidirectionalGru(nn.Module):
 
     def __init__(self, inputs: int, size: int):
         super().__init__()
-        self.forwards = nn.GRU(inputs, size, batch_first=True)
-        self.backwards = nn.GRU(inputs, size, batch_first=True)
+        self.forwards = Gru("GRU", inputs, size, batch_first=True)
+        self.backwards = Gru("GRU", inputs, size, batch_first=True)
 
     def forward(self, inputs: torch.Tensor, mask: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """All states [rows, length, 2h], zero where padded, and the final ones [rows, 2h]."""
-        lengths = mask.sum(1, keepdim=True)
-        place = torch.arange(inputs.shape[1], device=inputs.device)
-        mirrored = torch.where(mask, lengths - 1 - place, place)[..., None]  # its own inverse
-        ahead, _ = self.forwards(inputs)
-        back, _ = self.backwards(inputs.gather(1, mirrored.expand_as(inputs)))
-        last = (lengths - 1)[..., None].expand(-1, 1, ahead.shape[-1])
-        final = torch.cat([ahead.gather(1, last), back.gather(1, last)], dim=-1)[:, 0]
-        states = torch.cat([ahead, back.gather(1, mirrored.expand_as(back))], dim=-1)
+        ahead = self.forwards(inputs)
+        back = self.backwards(turned(inputs, mask))
+        final = torch.cat([last_of(ahead, mask), last_of(back, mask)], dim=-1)
+        states = torch.cat([ahead, turned(back, mask)], dim=-1)
         return states * mask[..., None], final
 
 
@@ -98,7 +103,7 @@ class ClozeReader(OwnTokenizer, PreTrainedModel):
             init.normal_(module.weight, std=0.5)  # about as long as GloVe's vectors
             if module.padding_idx is not None:
                 init.zeros_(module.weight[module.padding_idx])
-        elif isinstance(module, nn.GRU):
+        elif isinstance(module, Gru):
             for name, weight in module.named_parameters():
                 if name.startswith("bias"):
                     init.zeros_(weight)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import torch
 import torch.nn.functional as F
 from torch import nn
-from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
+from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 from transformers import GenerationMixin, PreTrainedModel
 from transformers import initialization as init
 from transformers.modeling_layers import GradientCheckpointingLayer
@@ -21,10 +21,13 @@ from transformers.utils.generic import ModelOutput, can_return_tuple
 from summarily.modeling.generation.shared_documents import SharedDocuments
 from summarily.modeling.generation.summary_beam_search import SearchesWithPenalties
 from summarily.modeling.pointer_generator.configuration_pointer_generator import PointerGeneratorConfig
+from summarily.modeling.recurrent import last_of, layer_weights, turned
 from summarily.support.errors import InputError
 
 # Added to every probability before its logarithm: what can be neither written nor copied has none.
 LEAST_PROBABILITY = 1e-20
+# What a gate is sure of: its sigmoid is 0 or 1 exactly.
+SHUT = 1e4
 # Values that a CPU core keeps close by: without gradients, attention is computed in pieces of this size.
 NEAR = 2**19
 
@@ -114,7 +117,7 @@ class PointerGeneratorPreTrainedModel(PreTrainedModel):
 
     def _init_weights(self, module):
         bound = self.config.init_range
-        if isinstance(module, (nn.Linear, nn.Embedding, nn.LSTM, nn.LSTMCell)):
+        if isinstance(module, (nn.Linear, nn.Embedding, nn.RNNBase, nn.LSTMCell)):
             for parameter in module.parameters(recurse=False):
                 init.uniform_(parameter, -bound, bound)
         if isinstance(module, nn.Embedding):
@@ -142,34 +145,83 @@ class PointerGeneratorEncoderOutput(ModelOutput):
     hidden_states: tuple[torch.Tensor, ...] | None = None
 
 
-class EncoderLstm(nn.LSTM):
+class EncoderLstm(nn.RNNBase):
     """A bidirectional LSTM that can show what each of its layers gives."""
 
+    def __init__(self, inputs: int, size: int, layers: int, dropout: float):
+        dropout = dropout if layers > 1 else 0.0
+        super().__init__("LSTM", inputs, size, layers, batch_first=True, dropout=dropout, bidirectional=True)
+
     def forward(
-        self, packed: PackedSequence, every_layer: bool = False
-    ) -> tuple[list[PackedSequence], torch.Tensor, torch.Tensor]:
-        """The states of the last layer or of every one, and the last hidden and cell states `[2 L, B, H / 2]`."""
-        if not every_layer:
-            states, (hidden, cell) = super().forward(packed)
-            return [states], hidden, cell
-        layers, hidden, cell = [], [], []
-        data = packed.data
+        self, embedded: torch.Tensor, mask: torch.Tensor, every_layer: bool = False
+    ) -> tuple[list[torch.Tensor], torch.Tensor, torch.Tensor]:
+        """The states `[B, S, H]` of the last layer or of every one, zero at padding, which is on the right; and the last
+        hidden and cell states `[2 L, B, H / 2]`."""
+        if torch.compiler.is_compiling():  # how a batch is packed depends on its lengths
+            return self._unpacked(embedded, mask)
+        packed = pack_padded_sequence(embedded, mask.sum(1).cpu(), batch_first=True, enforce_sorted=False)
+        # One call for all layers, or one for each of those that are shown.
+        calls = [[layer] for layer in range(self.num_layers)] if every_layer else [range(self.num_layers)]
+        layers, hidden, cells = [], [], []
+        for number, call in enumerate(calls):
+            data = F.dropout(packed.data, self.dropout, self.training) if number else packed.data
+            weights = [
+                weight
+                for layer in call
+                for direction in ("", "_reverse")
+                for weight in layer_weights(self, layer, direction)
+            ]
+            start = data.new_zeros(2 * len(call), len(embedded), self.hidden_size)
+            data, last, cell = torch.lstm(
+                data,
+                packed.batch_sizes,
+                (start, start),
+                weights,
+                True,
+                len(call),
+                self.dropout,
+                self.training,
+                True,
+            )
+            packed = packed._replace(data=data)
+            layers.append(pad_packed_sequence(packed, True, total_length=embedded.shape[1])[0])
+            hidden.append(last.index_select(1, packed.unsorted_indices))
+            cells.append(cell.index_select(1, packed.unsorted_indices))
+        return layers, torch.cat(hidden), torch.cat(cells)
+
+    def _unpacked(
+        self, data: torch.Tensor, mask: torch.Tensor
+    ) -> tuple[list[torch.Tensor], torch.Tensor, torch.Tensor]:
+        """The same of every layer, by operations that ask for no values."""
+        layers, hidden, cells = [], [], []
         for layer in range(self.num_layers):
             if layer:
                 data = F.dropout(data, self.dropout, self.training)
-            weights = [
-                getattr(self, f"{name}_l{layer}{direction}")
-                for direction in ("", "_reverse")
-                for name in ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
-            ]
-            start = data.new_zeros(2, int(packed.batch_sizes[0]), self.hidden_size)
-            data, last, last_cell = torch.lstm(
-                data, packed.batch_sizes, (start, start), weights, True, 1, 0.0, self.training, True
+            ahead, ahead_cell = self._direction(data, mask, layer_weights(self, layer))
+            back, back_cell = self._direction(
+                turned(data, mask), mask, layer_weights(self, layer, "_reverse")
             )
-            layers.append(packed._replace(data=data))
-            hidden.append(last.index_select(1, packed.unsorted_indices))
-            cell.append(last_cell.index_select(1, packed.unsorted_indices))
-        return layers, torch.cat(hidden), torch.cat(cell)
+            hidden += [last_of(ahead, mask), last_of(back, mask)]
+            cells += [ahead_cell, back_cell]
+            data = torch.cat([ahead, turned(back, mask)], dim=-1) * mask[..., None]
+            layers.append(data)
+        return layers, torch.stack(hidden), torch.stack(cells)
+
+    def _direction(
+        self, inputs: torch.Tensor, mask: torch.Tensor, weights: list[torch.Tensor]
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """States and last cells of one direction, read from the left. One more input is 1 at padding: it shuts the
+        input gate and opens the forget gate, so that cells stay what they were at the last token."""
+        size = self.hidden_size
+        gates = weights[0].new_zeros(4, size, 1)  # input, forget, cell, output
+        gates[0], gates[1] = -SHUT, SHUT
+        inputs = torch.cat([inputs, (~mask)[..., None].to(inputs.dtype)], dim=-1)
+        weights = [torch.cat([weights[0], gates.flatten(0, 1)], dim=-1), *weights[1:]]
+        start = inputs.new_zeros(1, len(inputs), size)
+        states, _, cell = torch.lstm(
+            inputs, (start, start), weights, True, 1, 0.0, self.training, False, True
+        )
+        return states, cell[0]
 
 
 class PointerGeneratorEncoder(PointerGeneratorPreTrainedModel):
@@ -183,14 +235,7 @@ class PointerGeneratorEncoder(PointerGeneratorPreTrainedModel):
         half = config.hidden_size // 2
         self.embed_tokens = nn.Embedding(config.vocab_size, config.embedding_size, config.pad_token_id)
         self.dropout = nn.Dropout(config.dropout)
-        self.lstm = EncoderLstm(
-            config.embedding_size,
-            half,
-            config.num_layers,
-            batch_first=True,
-            bidirectional=True,
-            dropout=config.dropout if config.num_layers > 1 else 0.0,
-        )
+        self.lstm = EncoderLstm(config.embedding_size, half, config.num_layers, config.dropout)
         # Both directions go through the same bridge, all layers of a direction at once.
         sizes = half * config.num_layers, config.decoder_hidden_size // 2 * config.num_layers
         self.hidden_bridge, self.cell_bridge = nn.Linear(*sizes), nn.Linear(*sizes)
@@ -209,27 +254,20 @@ class PointerGeneratorEncoder(PointerGeneratorPreTrainedModel):
             raise InputError("give input_ids: what is copied are their words, whatever their embeddings are.")
         if attention_mask is None:
             attention_mask = torch.ones_like(input_ids)
-        lengths = attention_mask.sum(dim=1).cpu()
-        if not bool(lengths.all()):
-            raise InputError(
-                f"row {int(lengths.argmin())} of attention_mask is all 0; a source needs at least one token."
-            )
         # An LSTM reads from the first token on, so that padding on the left and holes move behind the last one.
-        moved = bool((attention_mask[:, 1:] > attention_mask[:, :-1]).any())
+        moved = torch.compiler.is_compiling() or self._moved(attention_mask)
         order = torch.argsort(attention_mask, dim=1, descending=True, stable=True) if moved else None
-        back = None if order is None else order.argsort(dim=1)
-        embedded = self.embed(input_ids if order is None else input_ids.gather(1, order))
-        packed = pack_padded_sequence(embedded, lengths, batch_first=True, enforce_sorted=False)
+        ids, mask = (
+            tensor if order is None else tensor.gather(1, order) for tensor in (input_ids, attention_mask)
+        )
+        embedded = self.embed(ids)
         shown = _asked(self.config.output_hidden_states, output_hidden_states)
-        layers, hidden, cell = self.lstm(packed, every_layer=shown)
-        states = [
-            pad_packed_sequence(layer, batch_first=True, total_length=input_ids.shape[1])[0]
-            for layer in layers
-        ]
+        states, hidden, cell = self.lstm(embedded, mask.bool(), every_layer=shown)
         if shown:
             states.insert(0, embedded)
-        if back is not None:
-            states = [layer.gather(1, back[..., None].expand_as(layer)) for layer in states]
+        if order is not None:
+            back = order.argsort(dim=1)[..., None]
+            states = [layer.gather(1, back.expand_as(layer)) for layer in states]
         return PointerGeneratorEncoderOutput(
             last_hidden_state=states[-1],
             initial_hidden=self._bridge(hidden, self.hidden_bridge),
@@ -237,6 +275,14 @@ class PointerGeneratorEncoder(PointerGeneratorPreTrainedModel):
             source_ids=input_ids,
             hidden_states=tuple(states) if shown else None,
         )
+
+    @staticmethod
+    def _moved(attention_mask: torch.Tensor) -> bool:
+        """Whether there is padding before a token."""
+        if not attention_mask.any(1).all():
+            row = int(attention_mask.sum(1).argmin())
+            raise InputError(f"row {row} of attention_mask is all 0; a source needs at least one token.")
+        return bool((attention_mask[:, 1:] > attention_mask[:, :-1]).any())
 
     def _bridge(self, last: torch.Tensor, bridge: nn.Linear) -> torch.Tensor:
         layers = self.config.num_layers
@@ -456,7 +502,8 @@ class PointerGeneratorForConditionalGeneration(
         P(w) = (1 - p) P_vocabulary(w) + p sum of the attention to the places j of the source where x_j = w.
 
     `logits` are log P, as wide as the vocabulary and the longest list of unknown words in the batch; ids from
-    `vocab_size` on are those words. In training the loss is computed without them, and they are None.
+    `vocab_size` on are those words. In training the loss is computed without them, and they are None. Compiled or
+    exported, they are as wide as the vocabulary and the source, since shapes cannot depend on values.
 
     Example:
 
@@ -556,9 +603,13 @@ class PointerGeneratorForConditionalGeneration(
     def log_probabilities(self, states, copy, attention, source_ids) -> torch.Tensor:
         """log P of every word `[R, T, V + unknown words]`."""
         written = torch.softmax(self._vocabulary_logits(states), dim=-1)
-        unknown = max(0, int(source_ids.max()) + 1 - self.config.vocab_size)
+        compiling = torch.compiler.is_compiling()
+        # A compiled shape cannot depend on values: there, each word of the source may be an unknown one.
+        unknown = (
+            source_ids.shape[1] if compiling else max(0, int(source_ids.max()) + 1 - self.config.vocab_size)
+        )
         # In place where it can be: next to the words, a token's other work is small.
-        if torch.is_grad_enabled():
+        if torch.is_grad_enabled() or compiling:
             probabilities = F.pad(written * (1 - copy), (0, unknown))
         else:
             probabilities = written.new_empty(*written.shape[:-1], written.shape[-1] + unknown)

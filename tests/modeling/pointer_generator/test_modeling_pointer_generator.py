@@ -253,6 +253,31 @@ def test_a_source_that_is_hidden_altogether_is_refused_by_its_row(model):
         model(**batch)
 
 
+def test_the_encoder_that_compiles_equals_the_packed_one(model):
+    """States of every layer, and the last states and cells, which padding must not move on."""
+    lstm = model.model.encoder.lstm
+    mask = torch.arange(6) < torch.tensor([[6], [1], [4]])
+    embedded = torch.randn(3, 6, 6, generator=torch.Generator().manual_seed(3))
+    with torch.no_grad():
+        packed, plain = lstm(embedded, mask, every_layer=True), lstm._unpacked(embedded, mask)
+        last = lstm(embedded, mask)
+    assert len(packed[0]) == len(plain[0]) == model.config.num_layers
+    torch.testing.assert_close(plain, packed)
+    torch.testing.assert_close(last[0], packed[0][-1:])
+    torch.testing.assert_close(last[1:], packed[1:])
+
+
+def test_a_compiled_model_copies_unknown_words_of_sources_with_gaps():
+    model, (batch, _) = tiny(layers=2), with_gaps(copy_batch(), "left")
+    with torch.no_grad():
+        expected = model(**batch, use_cache=False)
+        found = torch.compile(model, fullgraph=True, backend="eager")(**batch, use_cache=False)
+    torch.testing.assert_close(found.loss, expected.loss)
+    torch.testing.assert_close(found.logits[..., : VOCABULARY + UNKNOWN], expected.logits)
+    assert found.logits.shape[-1] == VOCABULARY + batch["input_ids"].shape[1]
+    assert (found.logits[..., VOCABULARY + UNKNOWN :].exp() < 1e-15).all()
+
+
 # --- generation -------------------------------------------------------------------------------------------
 
 

@@ -7,6 +7,7 @@ import threading
 from pathlib import Path
 
 import pytest
+from safetensors import SafetensorError
 
 from summarily.support import files
 from summarily.support.errors import FileError
@@ -167,6 +168,23 @@ def test_a_folder_that_could_not_be_made_is_made_the_next_time(tmp_path):
     assert not (tmp_path / "made").exists()
     make_folder_once(tmp_path / "made", lambda folder: (folder / "a").write_text("1"))
     assert [file.name for file in (tmp_path / "made").iterdir()] == ["a"]
+
+
+@pytest.mark.parametrize("error", [OSError(28, "No space left on device"), SafetensorError("File too large")])
+def test_a_folder_that_the_disk_refuses_is_refused_in_a_sentence(tmp_path, error):
+    """Found by make faults: the library that writes tensors has an error of its own for a full disk."""
+
+    def write(folder):
+        raise error
+
+    told = r"made cannot be made \(.*(No space|too large).*\); give SUMMARILY_CACHE a folder"
+    with pytest.raises(FileError, match=told):
+        make_folder_once(tmp_path / "made", write)
+    (tmp_path / "file").write_text("")
+    with pytest.raises(FileError, match="Not a directory"):
+        make_folder_once(tmp_path / "file" / "cache" / "made", lambda folder: None)
+    with pytest.raises(KeyError):  # a fault of ours is not one of the disk
+        make_folder_once(tmp_path / "made", lambda folder: {}["nothing"])
 
 
 def test_a_folder_has_one_writer_until_it_is_done(tmp_path):
