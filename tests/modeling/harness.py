@@ -473,6 +473,19 @@ def disk_offload_safetensors(subject: Subject) -> None:
 
 
 @check
+def device_map_auto(subject: Subject) -> None:
+    """Loaded where there is room, and half of it left on the disk where there is not."""
+    model, inputs = subject.model(), subject.inputs()
+    expected = outputs(model, inputs)
+    half = sum(p.numel() * p.element_size() for p in model.parameters()) // 2
+    with saved(model) as folder, tempfile.TemporaryDirectory() as rest:
+        for options in ({}, {"max_memory": {"cpu": half}, "offload_folder": rest}):
+            loaded = subject.model_class.from_pretrained(folder, device_map="auto", **options).eval()
+            assert_same(expected, outputs(loaded, inputs))
+        assert "disk" in loaded.hf_device_map.values()
+
+
+@check
 def quantize_dynamic(subject: Subject) -> None:
     model, inputs = subject.model(), subject.inputs()
     expected = tensors(outputs(model, inputs))[0]
