@@ -1,4 +1,4 @@
-"""What the documents show runs: doctests of every module, and the Python of the README and of the cards."""
+"""What the documents show runs: doctests of every module, and the Python of the README, the guides and the cards."""
 
 from __future__ import annotations
 
@@ -57,6 +57,7 @@ DOCUMENTS = [
     ROOT / "README.md",
     *sorted((ROOT / "metrics").glob("*/README.md")),
     *sorted((ROOT / "hub_cards").glob("*/README.md")),
+    *sorted((ROOT / "docs" / "guides").glob("*.md")),
 ]
 
 

@@ -18,6 +18,8 @@ _ASIDE = re.compile(
     r"|(?:shares|comments)\s*\(?\d*\)?)\s*$",
     re.MULTILINE | re.IGNORECASE,
 )
+# "(CNN)", "Moscow (CNN) --": the dateline at the start of an article.
+_DATELINE = re.compile(r"^[^().\n]{0,60}\(CNN\)\s*(?:--?)?\s*")
 _ENDS = re.compile(r"[.!?][\"'\u2019\u201d)\]]*$")
 
 
@@ -33,6 +35,16 @@ def without_furniture(text: str) -> str:
     text = _ASIDE.sub("", _DATES.sub("", _BYLINE.sub("", text.replace("\u00a0", " "), count=1)))
     paragraphs = (" ".join(part.split()) for part in re.split(r"\n\s*\n", text))
     return "\n".join(part for part in paragraphs if part)
+
+
+def without_dateline(text: str) -> str:
+    """An article without "Moscow (CNN) --" at its start.
+
+    Example:
+        >>> without_dateline("Moscow (CNN) -- It rained.")
+        'It rained.'
+    """
+    return _DATELINE.sub("", text)
 
 
 def with_stops(text: str) -> str:

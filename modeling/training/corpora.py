@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any
 
 from summarily.modeling.data import data_of, texts_of
 from summarily.modeling.training import articles
-from summarily.modeling.training.articles import with_stops, without_furniture
+from summarily.modeling.training.articles import with_stops, without_dateline, without_furniture
 from summarily.modeling.training.random_starts import StartTokenizer
 from summarily.modeling.training.recipe import DataSection
 from summarily.support.errors import RecipeError
@@ -111,8 +111,6 @@ def joined(value: Any) -> str:
 _CONCLUSION = re.compile(r"\b(conclusions?|concluding remarks|summary)\b", re.IGNORECASE)
 _SENTENCE_MARKS = re.compile(r"<\s*/?\s*S\s*>", re.IGNORECASE)
 _MATH_MARKS = re.compile(r"@x(?:math|cite)\d*")
-# "(CNN)", "Moscow (CNN) --": the dateline at the start of an article.
-_CNN = re.compile(r"^[^().\n]{0,60}\(CNN\)\s*(?:--?)?\s*")
 _EDITING = re.compile(r"^by\s|\s--?\s*by\s|[\[\]{}*]|\b(?:writethru|eds)\b", re.IGNORECASE)
 _WORD = re.compile(r"[^\W\d_]{2,}")
 # Function words: sharing only these says nothing about a headline and its sentence.
@@ -163,7 +161,7 @@ def _treebank() -> Any:
 def clean(text: str, section: DataSection) -> str:
     """The text after the options of `section` that work on one text."""
     if section.cnn_marker == "strip":
-        text = _CNN.sub("", text)
+        text = without_dateline(text)
     if section.sentence_marks == "strip":
         text = _SENTENCE_MARKS.sub(" ", text)
     if section.math_marks == "strip":
@@ -234,7 +232,7 @@ def prepare_row(row: Mapping[str, Any], section: DataSection) -> dict[str, Any]:
         "split": str(column(row, section.split_column)) if section.split_column else "",
         "share": share(identifier, section.split_seed),
         "reason": reason_to_drop(source, references, section),
-        "fault": headline_fault(source, references[0]) if section.headline_filter and references else "",
+        "fault": training_fault(source, references[0], section) if references else "",
     }
 
 
@@ -264,6 +262,24 @@ def copied(source: str, target: str) -> float:
         for words in (source.lower().split(), target.lower().split())
     )
     return len(here & there) / len(here) if here else 0.0
+
+
+def training_fault(source: str, target: str, section: DataSection) -> str:
+    """Why a pair is not to be learned from, though it is a fair question in a test.
+
+    Example:
+        >>> section = DataSection(min_copied=0.5, copied_words=4)
+        >>> training_fault("the cat sat down on the mat", "it sat on the mat", section)
+        'under 50% of the target in the first 4 words of the source'
+    """
+    fault = headline_fault(source, target) if section.headline_filter else ""
+    if fault or not section.min_copied:
+        return fault
+    read = " ".join(source.split()[: section.copied_words])
+    if copied(read, target) >= section.min_copied:
+        return ""
+    part = f"the first {section.copied_words} words of the source" if section.copied_words else "the source"
+    return f"under {section.min_copied:.0%} of the target in {part}"
 
 
 def headline_fault(sentence: str, headline: str) -> str:

@@ -124,6 +124,9 @@ class DataSection:
     min_source_words: int = 1
     min_target_words: int = 1
     max_copied: float = 1.0  # the share of the target's trigrams that the source may hold word by word
+    # Of the training split alone: the share that the first `copied_words` of the source, by default all, must hold.
+    min_copied: float = 0.0
+    copied_words: int | None = None
     keep_headings: bool = False
     drop_unheaded: bool = (
         False  # parts without a heading; in papers taken from PDF, often the abstract itself
@@ -171,6 +174,9 @@ class ReadingSection:
     """With `questions`, the run teaches a reader to answer cloze questions; see `tasks.reading`."""
 
     questions: str = ""  # their file, made from the articles of --data if it is not there
+    collections: list[str] = field(default_factory=list)  # of which articles; see `cloze_corpus`
+    articles: dict[str, int] = field(default_factory=dict)  # split -> how many of "cnndm"
+    start: str | None = None  # the folder, or the name in hub_cards, of a reader to go on from
     max_words: int = 400  # of an article
     validation_articles: int = 150  # of each collection, at every evaluation
     test_articles: int | None = None  # of each collection
@@ -536,6 +542,7 @@ def _check(recipe: Recipe) -> None:
         "batch.pool": batch.pool,
         "data.max_source_tokens": data.max_source_tokens,
         "data.max_target_tokens": data.max_target_tokens,
+        "data.copied_words": data.copied_words,
         "schedule.learning_rate": recipe.schedule.learning_rate,
         "optimizer.epsilon": recipe.optimizer.epsilon,
         "optimizer.max_gradient_norm": recipe.optimizer.max_gradient_norm,
@@ -585,6 +592,10 @@ def _check(recipe: Recipe) -> None:
             "data.cut_after_conclusion, data.keep_headings and data.drop_unheaded need data.headings, the column with the "
             'heading of each part of the source, such as "sections[].heading".'
         )
+    if not 0 <= data.min_copied <= 1:
+        raise RecipeError(f"data.min_copied is {data.min_copied}; expected a share from 0 to 1.")
+    if data.copied_words and not data.min_copied:
+        raise RecipeError("data.copied_words says where data.min_copied looks; set that, too.")
     if data.streaming and data.drop_duplicates:
         raise RecipeError(
             "data.drop_duplicates would remember every row of a stream; turn one of the two off."

@@ -7,7 +7,7 @@ import pytest
 
 from summarily.modeling.training import corpora
 from summarily.modeling.training.corpora import Corpus, load_corpus, prepare_row, read_duc, share
-from summarily.modeling.training.recipe import DataSection
+from summarily.modeling.training.recipe import DataSection, ModelSection, Recipe, TrainingSection
 from summarily.support.errors import RecipeError
 
 ALL = {"train": "all@0-60", "validation": "all@60-80", "test": "all@80-100"}
@@ -281,6 +281,40 @@ def test_a_target_that_stands_in_the_source_can_be_dropped():
     assert not prepare_row(row, DataSection(files={"all": "a.jsonl"}, source="text", target="title"))[
         "reason"
     ]
+
+
+def test_training_can_ask_for_targets_that_stand_in_what_is_read(tmp_path):
+    rows = [
+        {"text": "oil rose on monday and gold fell again", "title": "oil rose on monday"},  # both trigrams
+        {
+            "text": "gold fell again and oil rose on monday",
+            "title": "oil rose on monday",
+        },  # after the fifth word
+        {
+            "text": "oil rose on monday and gold fell again",
+            "title": "oil rose on monday and then silver",
+        },  # 3 of 5
+        {"text": "oil rose on monday and gold fell again", "title": "crude went up"},
+    ]
+    write(tmp_path / "a.jsonl", rows)
+    section = DataSection(files={"train": "a.jsonl"}, source="text", target="title", validation="train", test="train",
+                          min_copied=0.6, copied_words=5)  # fmt: skip
+    corpus = load_corpus(section, tmp_path)
+    assert corpus["train"]["target"][:] == [rows[0]["title"], rows[2]["title"]]
+    reason = "under 60% of the target in the first 5 words of the source"
+    assert corpus.dropped["train"] == {reason: 2}
+    assert len(corpus["test"]) == 4  # held-out articles stay as they are
+    assert len(load_corpus(dataclasses.replace(section, copied_words=None), tmp_path)["train"]) == 3
+    for wrong, sentence in [
+        ({"min_copied": 1.5}, "min_copied is 1.5"),
+        ({"min_copied": 0.0}, "copied_words says"),
+    ]:
+        with pytest.raises(RecipeError, match=sentence):
+            Recipe(
+                ModelSection("t5"),
+                dataclasses.replace(section, **wrong),
+                training=TrainingSection(max_steps=1),
+            )
 
 
 def test_an_article_loses_its_furniture_and_a_summary_keeps_its_sentences_apart():
