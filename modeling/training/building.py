@@ -13,6 +13,7 @@ from summarily.modeling.generation.summary_beam_search import SETTINGS, Searches
 from summarily.modeling.training.corpora import Corpus, lengths_of, texts
 from summarily.modeling.training.recipe import (
     AdapterSection,
+    ModelSection,
     OptimizerSection,
     Recipe,
     ScheduleSection,
@@ -86,6 +87,15 @@ def build_model(recipe: Recipe, tokenizer: PreTrainedTokenizerBase) -> PreTraine
         raise RecipeError(
             f'model.start = "copier" is for a new BART (model.name = "bart"), not {section.name}.'
         )
+    if section.word_vectors and section.name not in CONFIG_MAPPING:
+        raise RecipeError(
+            "model.word_vectors are for a new model; the words of a pretrained one have theirs."
+        )
+    if section.encoder != "own" and section.name in CONFIG_MAPPING:
+        raise RecipeError(
+            f'model.encoder = "{section.encoder}" is for a pretrained T5; name a new model by its type, such as '
+            "summarily-led-t5."
+        )
     if section.name in CONFIG_MAPPING:
         config = AutoConfig.for_model(section.name, **new_config(recipe, tokenizer))
         model = AutoModelForSeq2SeqLM.from_config(config)
@@ -93,9 +103,17 @@ def build_model(recipe: Recipe, tokenizer: PreTrainedTokenizerBase) -> PreTraine
             from summarily.modeling.bart_surgery import start_as_copier
 
             start_as_copier(model)
+        if section.word_vectors:
+            known = load_vectors(model, tokenizer, section.word_vectors)
+            print(
+                f"{known:,} of {len(tokenizer):,} words start at a vector of {section.word_vectors}",
+                flush=True,
+            )
     else:
         place = place_of(section.name)
         config = AutoConfig.from_pretrained(place, revision=section.revision)
+        if section.encoder != "own":
+            config = _long_config(section, config)
         _check_keys(section.config, config)
         for key, value in section.config.items():
             setattr(config, key, value)
@@ -154,6 +172,48 @@ def _keep_penalties(
         keep_settings(model, penalties | ({"exclude_ids": ids} if words else {}))
     except InputError as error:
         raise RecipeError(f"generation: {error}") from None
+
+
+def _long_config(section: ModelSection, config: PreTrainedConfig) -> PreTrainedConfig:
+    """The config of a T5 as that of LED or RED around it: the weights are the same, name by name."""
+    from summarily.modeling import LedT5Config, RedT5Config
+    from summarily.modeling.bart_surgery import shared_fields
+
+    if config.model_type != "t5":
+        raise RecipeError(
+            f'model.encoder = "{section.encoder}" is for T5; {section.name} is a {config.model_type}. For BART, see '
+            "`summarily convert bart-to-led`."
+        )
+    long = {"led": LedT5Config, "red": RedT5Config}[section.encoder]
+    return long(**shared_fields(config))
+
+
+def load_vectors(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, name: str) -> int:
+    """Put word vectors into a model's embeddings, words without one stay as they are; returns how many have one.
+
+    Vectors are made as small as the embeddings of a new model, so that an LSTM is not saturated from the start.
+    """
+    import numpy as np
+
+    from summarily.support import vectors
+
+    table, weight = vectors.load(name), model.get_input_embeddings().weight
+    if table.dimensions != weight.shape[1]:
+        raise RecipeError(
+            f"the vectors of {name} have {table.dimensions} dimensions, the words of the model {weight.shape[1]}; set "
+            f"model.config.embedding_size={table.dimensions}."
+        )
+    words = tokenizer.convert_ids_to_tokens(list(range(len(tokenizer))))
+    rows, small = (np.array(table.find(some)) for some in (words, [word.lower() for word in words]))
+    rows = np.where(rows >= 0, rows, small)  # as it is written, where there is such a vector
+    known = np.flatnonzero(rows >= 0)
+    if not len(known):
+        raise RecipeError(f"{name} has no vector for any word of the tokenizer.")
+    values = torch.tensor(np.asarray(table.take(rows[known]), dtype=np.float32))
+    with torch.no_grad():
+        weight[torch.from_numpy(known)] = values / values.std() * weight[3:].std()
+        weight[model.config.pad_token_id] = 0
+    return len(known)
 
 
 def place_of(name: str) -> str:

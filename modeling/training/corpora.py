@@ -25,9 +25,9 @@ from typing import TYPE_CHECKING, Any
 
 from summarily.modeling.data import data_of, texts_of
 from summarily.modeling.training import articles
-from summarily.modeling.training.articles import with_stops, without_dateline, without_furniture
+from summarily.modeling.training.articles import cased_as, with_stops, without_dateline, without_furniture
 from summarily.modeling.training.random_starts import StartTokenizer
-from summarily.modeling.training.recipe import DataSection
+from summarily.modeling.training.recipe import DataSection, data_section
 from summarily.support.errors import RecipeError
 from summarily.support.folders import data_folder
 
@@ -64,24 +64,29 @@ class Corpus:
 
 
 def column(row: Mapping[str, Any], path: str) -> Any:
-    """The value at a path: `a`, `a.b`, or `a[].b` for the list of every `b`.
+    """The value at a path: `a`, `a.b`, `a[].b` for the list of every `b`, or `a[0]` for the first of a list ("" if it
+    is empty).
 
     Example:
         >>> column({"sections": [{"text": "x"}, {"text": "y"}]}, "sections[].text")
         ['x', 'y']
+        >>> column({"highlights": ["It snowed.", "It thawed."]}, "highlights[0]")
+        'It snowed.'
     """
     values: Any = row
     for i, part in enumerate(path.split(".")):
-        name = part.removesuffix("[]")
+        name, _, place = part.removesuffix("]").partition("[")
         try:
             values = [item[name] for item in values] if i and isinstance(values, list) else values[name]
         except (KeyError, TypeError):
             known = ", ".join(map(str, row)) if isinstance(row, Mapping) else type(row).__name__
             raise RecipeError(f"column {path!r}: there is no {name!r}; the row has {known}.") from None
-        if part.endswith("[]") and not isinstance(values, list):
+        if part.endswith("]") and not isinstance(values, list):
             raise RecipeError(
-                f"column {path!r}: {name!r} is a {type(values).__name__}, not a list; drop the []."
+                f"column {path!r}: {name!r} is a {type(values).__name__}, not a list; drop the [{place}]."
             )
+        if place:
+            values = next(iter(values[int(place) :]), "")
     return values
 
 
@@ -110,7 +115,8 @@ def joined(value: Any) -> str:
 
 _CONCLUSION = re.compile(r"\b(conclusions?|concluding remarks|summary)\b", re.IGNORECASE)
 _SENTENCE_MARKS = re.compile(r"<\s*/?\s*S\s*>", re.IGNORECASE)
-_MATH_MARKS = re.compile(r"@x(?:math|cite)\d*")
+# Of formulas and citations: "@xmath3" and "@xcite" of the papers of Cohan et al. (2018), "<cit>" of others.
+_MATH_MARKS = re.compile(r"@x(?:math|cite)\d*|<cit>")
 _EDITING = re.compile(r"^by\s|\s--?\s*by\s|[\[\]{}*]|\b(?:writethru|eds)\b", re.IGNORECASE)
 _WORD = re.compile(r"[^\W\d_]{2,}")
 # Function words: sharing only these says nothing about a headline and its sentence.
@@ -216,10 +222,14 @@ def prepare_row(row: Mapping[str, Any], section: DataSection) -> dict[str, Any]:
     if section.news_furniture == "strip":  # of articles; the lines of a summary are sentences
         source = without_furniture(source)
     source = clean(source, section)
+    if section.first_paragraph:
+        source = source.partition("\n")[0]
     if section.references:
         references = [clean(joined(text), section) for text in column(row, section.references)]
     else:
         references = [clean(section.joiner.join(_parts(row, section.target)), section)]
+    if section.target_case == "source":
+        references = [cased_as(text, raw) for text in references]
     if section.target_stops:
         references = [with_stops(text) for text in references]
     learned = [clean(joined(column(row, section.learned)), section)] if section.learned else references
@@ -316,19 +326,28 @@ def load_corpus(section: DataSection, data: str | Path | None = None) -> Corpus:
         raw_name = "" if section.split_column else name
         if raw_name not in loaded:
             loaded[raw_name] = _prepared(section, raw_name, data)
-        rows = loaded[raw_name]
-        if section.split_column:
-            rows = rows.filter(functools.partial(_in_split, name=name))
-        if (low, high) != (0, 100):
-            rows = rows.filter(functools.partial(_in_share, low=low, high=high))
+        rows = _part(loaded[raw_name], section, name, low, high)
         corpus.splits[split], corpus.dropped[split] = _filtered(rows, section, split)
         if not section.streaming and not len(corpus.splits[split]):
             raise RecipeError(
                 f"data.{split} = {getattr(section, split)!r} has no rows left: {corpus.dropped[split]}"
             )
+    for name in section.also:
+        _add_training_rows(corpus, data_section(name, section), data)
     if section.rare_words_below:
         _replace_rare_words(corpus, section.rare_words_below)
     return corpus
+
+
+def _add_training_rows(corpus: Corpus, section: DataSection, data: str | Path | None) -> None:
+    """Of another data set what is learned from; its other splits are not for this model."""
+    from datasets import concatenate_datasets
+
+    name, low, high = parse_split(section.train)
+    rows = _prepared(section, "" if section.split_column else name, data)
+    rows, dropped = _filtered(_part(rows, section, name, low, high), section, "train")
+    corpus.splits["train"] = concatenate_datasets([corpus["train"], rows])
+    corpus.dropped["train"] += dropped
 
 
 def parse_split(text: str) -> tuple[str, float, float]:
@@ -344,6 +363,15 @@ def parse_split(text: str) -> tuple[str, float, float]:
             f"{text!r} is not a split; write a name, or name@from-to in percent such as train@0-90."
         )
     return match[1], float(match[2] or 0), float(match[3] or 100)
+
+
+def _part(rows: Any, section: DataSection, name: str, low: float, high: float) -> Any:
+    """The rows of a split, by the split column and by their share, where these say so."""
+    if section.split_column:
+        rows = rows.filter(functools.partial(_in_split, name=name))
+    if (low, high) != (0, 100):
+        rows = rows.filter(functools.partial(_in_share, low=low, high=high))
+    return rows
 
 
 def _in_split(row: Mapping[str, Any], name: str) -> bool:

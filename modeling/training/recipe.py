@@ -44,7 +44,9 @@ class ModelSection:
     """`name` is a model type (built from scratch with `config`), a Hub id or a folder (loaded).
 
     `start` is how the weights of a new model begin: as its class draws them, or, for BART, as a copier
-    (`bart_surgery.start_as_copier`).
+    (`bart_surgery.start_as_copier`). `word_vectors` are a file of fastText, GloVe or word2vec, or a pinned name
+    (`support/vectors.py`), at which the words of a new model start. With `encoder` a pretrained T5 reads long documents:
+    its encoder's self-attention becomes LED's or RED's, whose fields `config` may set.
     """
 
     name: str
@@ -52,6 +54,8 @@ class ModelSection:
     revision: str | None = None
     gradient_checkpointing: bool = False
     start: Literal["usual", "copier"] = "usual"
+    word_vectors: str | None = None
+    encoder: Literal["own", "led", "red"] = "own"
 
 
 @dataclass(frozen=True)
@@ -91,6 +95,9 @@ class DataSection:
     """Where the pairs come from and what is done to them; see `corpora`."""
 
     use: str | None = None  # a file of recipes/data to start from
+    also: list[str] = field(
+        default_factory=list
+    )  # files of recipes/data whose training rows are learned from, too
     name: str | None = None  # a data set of the Hub
     config: str | None = None
     revision: str | None = None
@@ -136,6 +143,8 @@ class DataSection:
     news_furniture: Literal["keep", "strip"] = (
         "keep"  # bylines, dates, "Scroll down for video"; see `articles`
     )
+    first_paragraph: bool = False  # the source is its first line alone
+    target_case: Literal["keep", "source"] = "keep"  # a target in capitals is cased as its source
     target_stops: bool = False  # a line of the target that ends in no punctuation gets a full stop
     sentence_marks: Literal["keep", "strip"] = "keep"
     math_marks: Literal["keep", "strip"] = "keep"
@@ -399,6 +408,21 @@ def _with_base(data: Mapping[str, Any]) -> dict[str, Any]:
     return {**base.get("data", {}), **data}
 
 
+def data_section(name: str, like: DataSection) -> DataSection:
+    """The data section of a file of recipes/data, with the lengths and the prefix of another.
+
+    Example:
+        >>> data_section("arxiv_local", DataSection(prefix="summarize: ", max_source_tokens=512)).max_source_tokens
+        512
+    """
+    values = _with_base({"use": name}) | {
+        "max_source_tokens": like.max_source_tokens,
+        "max_target_tokens": like.max_target_tokens,
+        "prefix": like.prefix,
+    }
+    return _build(DataSection, values, "data.")
+
+
 def _find(name: str, folder: Path) -> Path:
     for path in (folder / f"{name}.toml", Path(name)):  # a name of ours, whatever lies in the working folder
         if path.is_file():
@@ -602,6 +626,12 @@ def _check(recipe: Recipe) -> None:
         raise RecipeError(f"data.min_copied is {data.min_copied}; expected a share from 0 to 1.")
     if data.copied_words and not data.min_copied:
         raise RecipeError("data.copied_words says where data.min_copied looks; set that, too.")
+    if data.streaming and data.also:
+        raise RecipeError(
+            "data.also adds the rows of files, which a stream does not take; turn one of the two off."
+        )
+    for name in data.also:  # before the run rather than in it
+        data_section(name, data)
     if data.streaming and data.drop_duplicates:
         raise RecipeError(
             "data.drop_duplicates would remember every row of a stream; turn one of the two off."

@@ -228,7 +228,7 @@ def save_adapter(folder: Path, recipe: Any, model: PreTrainedModel) -> None:
     (folder / "adapter_config.json").write_text(json.dumps(stored, indent=1, default=sorted) + "\n")
     whole = model.config.to_dict()
     whole.pop("_name_or_path", None)  # a folder of this machine; the adapter's config names the base
-    if whole["model_type"] == "t5" and not whole.get("scale_decoder_outputs", True):
+    if whole["model_type"].endswith("t5") and not whole.get("scale_decoder_outputs", True):
         # As its head is its own; transformers 5 writes true for every T5.
         whole["tie_word_embeddings"] = False
     if recipe.data.prefix:

@@ -6,8 +6,16 @@ import datasets
 import pytest
 
 from summarily.modeling.training import corpora
-from summarily.modeling.training.corpora import Corpus, load_corpus, prepare_row, read_duc, share
-from summarily.modeling.training.recipe import DataSection, ModelSection, Recipe, TrainingSection
+from summarily.modeling.training import recipe as recipe_module
+from summarily.modeling.training.corpora import Corpus, column, load_corpus, prepare_row, read_duc, share
+from summarily.modeling.training.recipe import (
+    DataSection,
+    ModelSection,
+    Recipe,
+    TrainingSection,
+    data_section,
+    load_recipe,
+)
 from summarily.support.errors import RecipeError
 
 ALL = {"train": "all@0-60", "validation": "all@60-80", "test": "all@80-100"}
@@ -51,6 +59,56 @@ def test_columns_are_reached_by_paths_and_joined():
         prepare_row(row, DataSection(source="body", target="abstract"))
     with pytest.raises(RecipeError, match=r"'title' is a str, not a list; drop the \[\]"):
         corpora.column(row, "title[].x")
+
+
+def test_one_of_a_list_is_a_column():
+    row = {"highlights": ["It snowed.", "It thawed."], "none": [], "text": "It"}
+    assert column(row, "highlights[1]") == "It thawed."
+    assert column(row, "none[0]") == "" == column(row, "highlights[2]")
+    with pytest.raises(RecipeError, match=r"'text' is a str, not a list; drop the \[0\]"):
+        column(row, "text[0]")
+
+
+def test_first_paragraphs_become_headlines_in_true_case(tmp_path):
+    section = load_recipe("headlines").data
+    article = "By\nAnn Author\n\nPUBLISHED:\n\nOslo (CNN) -- Snow fell on the\nAirport of Oslo and closed it.\n\nMore."
+    row = prepare_row(
+        {"id": "1", "article": article, "highlights": ["Snow closes Oslo airport", "More"]}, section
+    )
+    assert row["source"] == "Snow fell on the Airport of Oslo and closed it."
+    assert (row["target"], row["reason"], row["fault"]) == ("Snow closes Oslo airport", "", "")
+    reuters = data_section("reuters_cased", section)
+    raw = {
+        "headline": "U.S. BANK, IBM RAISE RATES",
+        "first_paragraph": "The U.S. bank said IBM may raise its rates.",
+    }
+    assert prepare_row(raw, reuters)["target"] == "U.S. bank, IBM raise rates"
+    bbc = data_section("bbc_headlines", section)
+    raw = {"headline": "Ad sales boost profit", "paragraphs": ["Profits of ad sales rose again.", "More."]}
+    assert prepare_row(raw, bbc)["source"] == "Profits of ad sales rose again."
+
+
+def test_other_data_sets_are_learned_from_and_not_tested_on(tmp_path, monkeypatch):
+    for split, count in (("train", 4), ("validation", 2), ("test", 3), ("other", 5)):
+        rows = [
+            {"text": f"{split} text {i}", "title": f"title {i}", "body": f"body {i}"} for i in range(count)
+        ]
+        (tmp_path / f"{split}.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    monkeypatch.setattr(recipe_module, "RECIPES", tmp_path / "recipes")
+    (tmp_path / "recipes" / "data").mkdir(parents=True)
+    text = '[data]\nsource = "body"\ntarget = "title"\nmax_source_tokens = 7\n[data.files]\ntrain = "other.jsonl"\n'
+    (tmp_path / "recipes" / "data" / "other.toml").write_text(text)
+    files = {split: f"{split}.jsonl" for split in ("train", "validation", "test")}
+    section = DataSection(
+        files=files, source="text", target="title", also=["other"], prefix="tldr: ", max_source_tokens=9
+    )
+    corpus = load_corpus(section, tmp_path)
+    assert [len(corpus[split]) for split in ("train", "validation", "test")] == [9, 2, 3]
+    assert corpus["train"]["source"][3:5] == ["tldr: train text 3", "tldr: body 0"]
+    assert data_section("other", section).max_source_tokens == 9, "lengths belong to the model"
+    with pytest.raises(RecipeError, match=r"no recipe file 'othr'; did you mean other\?"):
+        Recipe.from_dict({"model": {"name": "bart"}, "training": {"max_steps": 1},
+                          "data": {"files": files, "also": ["othr"]}})  # fmt: skip
 
 
 def test_several_references_are_kept_and_the_first_is_the_target():

@@ -609,10 +609,14 @@ def test_two_processes_have_the_loss_curve_of_one(model, tiny, data, tmp_path):
     assert result["scores"]["rouge1"] == pytest.approx(alone.scores["rouge1"], abs=1e-5)
 
 
-def test_an_adapter_is_all_that_a_run_with_a_frozen_model_learns_keeps_and_ships(tmp_path, data, tiny):
+@pytest.mark.parametrize("encoder", ["own", "led", "red"])
+def test_an_adapter_is_all_that_a_run_with_a_frozen_model_learns_keeps_and_ships(
+    tmp_path, data, tiny, encoder
+):
     """Checkpoints and the folder for the Hub hold the difference alone; merged, it is the model the run ended with."""
     from transformers import T5Config, T5ForConditionalGeneration
 
+    import summarily
     from summarily.support.shipped import merged
 
     first = train(tiny(training={"max_steps": 1}), tmp_path / "words", data)
@@ -628,7 +632,9 @@ def test_an_adapter_is_all_that_a_run_with_a_frozen_model_learns_keeps_and_ships
     ).save_pretrained(base)  # fmt: skip
     tokenizer.save_pretrained(base)
     settings = tiny(training={"max_steps": 4}).to_dict()
-    settings |= {"model": {"name": str(base)}, "tokenizer": {}, "adapter": {"rank": 2}}
+    fields = {"own": {}, "led": {"attention_window": 4}, "red": {}}[encoder]
+    model = {"name": str(base), "encoder": encoder, "config": fields}
+    settings |= {"model": model, "tokenizer": {}, "adapter": {"rank": 2}}
     settings["schedule"] |= {"kind": "constant", "learning_rate": 0.05, "warmup_steps": 0}
     settings["data"]["prefix"] = "summarize: "
     settings["evaluation"]["test_examples"] = 0
@@ -648,8 +654,16 @@ def test_an_adapter_is_all_that_a_run_with_a_frozen_model_learns_keeps_and_ships
     before = AutoModelForSeq2SeqLM.from_pretrained(base)
     name = "encoder.block.0.layer.0.SelfAttention.q"
     up, down = (learned[f"{name}.lora_{part}.default.weight"] for part in "BA")
-    expected = before.get_submodule(name).weight + up @ down
-    torch.testing.assert_close(whole.get_submodule(name).weight, expected, rtol=1e-5, atol=1e-6)
+    assert whole.config.model_type == {"own": "t5"}.get(encoder, f"summarily-{encoder}-t5")
+    if encoder == "led":
+        assert whole.config.windows == [2]
+    torch.testing.assert_close(whole.lm_head.weight, before.lm_head.weight)
+    if encoder != "red":  # whose attention has a query that is its key
+        expected = before.get_submodule(name).weight + up @ down
+        torch.testing.assert_close(whole.get_submodule(name).weight, expected, rtol=1e-5, atol=1e-6)
+    summarizer = summarily.Summarizer(str(hub))
+    assert type(summarizer.model) is type(whole)
+    assert isinstance(summarizer("the cat sat on the mat " * 20, max_length=3), str)
 
 
 def test_a_run_into_a_log_says_how_far_it_is(tmp_path, data, tiny, capsys, monkeypatch):
