@@ -186,8 +186,10 @@ def _digest(example: Example) -> bytes:
 # --- which metrics, and which of their values -----------------------------------------------------------------
 
 VALUES = {
-    "rouge": ("rouge1", "rouge2", "rougeL", "rougeLsum"),
-    "bertscore": ("bertscore", "bertscore_recall"),
+    "rouge": tuple(
+        f"{name}{part}" for name in ("rouge1", "rouge2", "rougeL", "rougeLsum") for part in ("", "_recall")
+    ),
+    "bertscore": ("bertscore_recall", "bertscore"),
 }
 """The values that are reported; of every other metric the main score is."""
 

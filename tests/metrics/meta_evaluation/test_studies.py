@@ -513,11 +513,13 @@ def test_a_sweep_is_the_metric_at_every_layer():
     found = sweep.sweep(judgements, "bertscore", [model], [2, -1])
     name = Path(model).name  # a folder elsewhere is nobody's business
     assert list(found.columns) == [
-        f"{name} layer 2", f"{name} layer 2 bertscore_recall",
-        f"{name} layer -1", f"{name} layer -1 bertscore_recall",
+        f"{name} layer 2", f"{name} layer 2 bertscore",
+        f"{name} layer -1", f"{name} layer -1 bertscore",
     ]  # fmt: skip
     expected = load("bertscore", model=model, layer=2).compute(judgements.summaries, judgements.references)
-    assert found.columns[f"{name} layer 2"] == pytest.approx(expected.per_example["bertscore"], abs=1e-5)
+    for label, key in (("", "bertscore_recall"), (" bertscore", "bertscore")):
+        column = found.columns[f"{name} layer 2{label}"]
+        assert column == pytest.approx(expected.per_example[key], abs=1e-5)
     table = sweep.sweep_table(found, resamples=20)
     assert len(table.rows) == 4 and sum(row[0].endswith(" *") for row in table.rows) == 1
     with pytest.raises(InputError, match="layers 1 to 6, not 9"):
@@ -663,7 +665,9 @@ def test_every_study_runs_on_a_folder_of_the_published_sets(folder):
         ("benchmark", "xsum_outputs"),
         ("corruption", "cnndm_simcls_outputs"),
     ]
-    assert list(results["human"]["chaganty_dev"].columns) == ["rouge1", "rouge2", "rougeL", "rougeLsum"]
+    assert list(results["human"]["chaganty_dev"].columns) == [
+        "rouge1", "rouge1_recall", "rouge2", "rouge2_recall", "rougeL", "rougeL_recall", "rougeLsum", "rougeLsum_recall",
+    ]  # fmt: skip
     assert results["benchmark"]["xsum_outputs"]["metrics"]["rouge1"]["systems"]["lead"]["mean"] == 1
     titles = [section.title for section in everything.sections(results)]
     assert "Encoders: bertscore on chaganty_dev" in titles and titles[-1] == "Signatures"
