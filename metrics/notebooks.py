@@ -69,7 +69,13 @@ def comparison_html(comparison: Comparison) -> str:
     for metric, score in first.items():
         found = {system: card[metric] for system, card in comparison.cards.items()}
         digits = comparison.digits(metric)
-        rows.append([f"{metric}{score.main.note}", *(_mean(one, digits) for one in found.values())])
+        rows += [
+            [
+                score.label(key, metric),
+                *(one.text(key, comparison.digits(metric, key)) for one in found.values()),
+            ]
+            for key in score.shown
+        ]
         intervals = [
             Bar(system, float(one), *(one.interval[one.main][:2] if one.interval else (None, None)))
             for system, one in found.items()
@@ -87,9 +93,7 @@ def comparison_html(comparison: Comparison) -> str:
         for pair in comparison.pairs
     ]
     parts = [
-        table(
-            f"Main scores, {100 * comparison.confidence:g}% intervals", ["metric", *comparison.cards], rows
-        ),
+        table(f"Means, {100 * comparison.confidence:g}% intervals", ["value", *comparison.cards], rows),
         "".join(bars),
         table("Permutation tests of every pair", ["difference", "mean", "p (Holm)", "better"], pairs),
     ]
@@ -131,10 +135,10 @@ def plot(score: Score, key: str | None = None, axes: Any = None) -> Any:
 
 def _rows(label: str, score: Score) -> list[list[str]]:
     rows = []
-    for key, mean in score.mean.items():
+    means = score.mean
+    for key in score.ordered:
         digits = score.digits(key)
-        name = Key(key).label if not label or label == score.name else f"{label}: {Key(key).label}"
-        row = [name, f"{mean:.{digits}f}"]
+        row = [score.label(key, label), f"{means[key]:.{digits}f}"]
         if score.interval:
             low, high, _ = score.interval[key]
             row.append(f"{low:.{digits}f} to {high:.{digits}f}")
@@ -145,13 +149,6 @@ def _rows(label: str, score: Score) -> list[list[str]]:
 def _level(scores: Sequence[Score]) -> list[str]:
     found = next((score.interval for score in scores if score.interval), None)
     return [f"{100 * next(iter(found.values())).confidence:g}% interval"] if found else []
-
-
-def _mean(score: Score, digits: int) -> str:
-    low_high = score.interval[score.main][:2] if score.interval else ()
-    return f"{float(score):.{digits}f}" + (
-        " [{:.{d}f}, {:.{d}f}]".format(*low_high, d=digits) if low_high else ""
-    )
 
 
 def _whole(parts: Sequence[str], signatures: Sequence[str]) -> str:

@@ -264,13 +264,25 @@ def matrix(labels: Sequence[str], values: np.ndarray) -> str:
 
 def scatter(points: Mapping[str, tuple[float, float]], x: str, y: str) -> str:
     """Named points, x on a logarithmic axis, as SVG: what a metric costs against how well it agrees."""
-    figure, axes = _pyplot().subplots(figsize=(7, 4.5))
-    for label, (across, up) in points.items():
-        axes.plot(across, up, "o", color="#5b8db8")
-        axes.annotate(label, (across, up), xytext=(4, 3), textcoords="offset points", fontsize=8)
+    figure, axes = _pyplot().subplots(figsize=(8, 5.5))
     axes.set_xscale("log")
+    for across, up in points.values():
+        axes.plot(across, up, "o", color="#5b8db8", markersize=4)
+    axes.margins(x=0.15)
     axes.set_xlabel(x)
     axes.set_ylabel(y)
+    figure.draw_without_rendering()
+    # Names stand to the right of their points, each below those that would cover it.
+    per_point = figure.dpi / 72
+    placed: list[tuple[float, float, float]] = []  # left, right and height of a name, in points
+    for label, point in sorted(points.items(), key=lambda entry: -entry[1][1]):
+        left, height = axes.transData.transform(point) / per_point
+        right, top = left + 6 + 4.6 * len(label), height
+        for other_left, other_right, other in placed:  # from the top down
+            if other_left < right and left < other_right and abs(other - height) < 8.5:
+                height = other - 8.5
+        placed.append((left, right, height))
+        axes.annotate(label, point, xytext=(5, height - top - 2.5), textcoords="offset points", fontsize=8)
     return _svg(figure)
 
 

@@ -290,7 +290,8 @@ class SelfCriticalSection:
 
 @dataclass(frozen=True)
 class EvaluationSection:
-    """`select` is "loss" or a score such as "rougeL", "rouge1_recall", "vert" of one of `metrics`.
+    """`select` is "loss", which needs no summaries to be written, or a score such as "bertscore_recall" (of ours the one
+    that agrees best with people), "rougeL" or "rouge1_recall" of one of `metrics`.
 
     Readers are chosen by "accuracy" or "accuracy_gold", raters by "loss" or "spearman".
     """
