@@ -378,6 +378,7 @@ def entities_report(folder: Path) -> list[str]:
         ]
         parts += [
             "## Names that are found",
+            "By `--parts entities --judge NER`. "
             f"Mentions in {result['references']} references of CNN/DailyMail's validation split. Recall: the share of "
             f"those by {result['judge']} that ours ({result['recogniser']}) touch; precision: of ours that theirs touch.",
             _markdown(["references", "recall", "precision", "mentions"], rows),
