@@ -196,17 +196,25 @@ class ReadingSection:
 class PairSource:
     """Pairs of texts: a file under --data and its columns.
 
-    `rating` is what people say, from `low` to `high`; without it, the columns named like the model's signals are learned.
-    Rows are held out if their `split` is "validation", or, without such a column, by chance.
+    `rating` is what people say, from `low` to `high`; with `worse`, a column with another text for the same reference,
+    the candidate is to have the higher score of the two (a duel); without either, the columns named like the model's
+    signals are learned. Rows are held out if their `split` is "validation", or, without such a column, by chance. Duels
+    need one, so that those of one article are on one side.
     """
 
     file: str
     reference: str = "reference"
     candidate: str = "candidate"
     rating: str | None = None
+    worse: str | None = None
     low: float = 0.0
     high: float = 1.0
     split: str | None = None
+
+    @property
+    def by_people(self) -> bool:
+        """Whether its labels are people's, not those of other metrics."""
+        return self.rating is not None or self.worse is not None
 
 
 @dataclass(frozen=True)
@@ -217,6 +225,10 @@ class RatingSection:
     joined: int = 0  # further rows, made of several pairs each, so that longer texts are seen too
     held_out: float = 0.1
     max_tokens: int = 256  # of a pair, special tokens included
+
+    @property
+    def has_duels(self) -> bool:
+        return any(source.worse is not None for source in self.pairs)
 
 
 @dataclass(frozen=True)
@@ -293,7 +305,7 @@ class EvaluationSection:
     """`select` is "loss", which needs no summaries to be written, or a score such as "bertscore_recall" (of ours the one
     that agrees best with people), "rougeL" or "rouge1_recall" of one of `metrics`.
 
-    Readers are chosen by "accuracy" or "accuracy_gold", raters by "loss" or "spearman".
+    Readers are chosen by "accuracy" or "accuracy_gold", raters by "loss", "spearman" or "won" (duels).
     """
 
     select: str = str(LOSS)
@@ -606,9 +618,10 @@ def _check(recipe: Recipe) -> None:
             "the linear schedule needs training.max_steps or training.max_minutes to fall to 0."
         )
     _check_task(recipe)
+    pair, duels = recipe.rating.max_tokens, recipe.rating.has_duels
     longest, of = {
         "reading": (0, ""),
-        "rating": (recipe.rating.max_tokens, "rating.max_tokens"),
+        "rating": (2 * pair, "twice rating.max_tokens") if duels else (pair, "rating.max_tokens"),
     }.get(
         recipe.task,
         (data.max_source_tokens + data.max_target_tokens, "data.max_source_tokens + data.max_target_tokens"),
@@ -682,6 +695,11 @@ def _check_task(recipe: Recipe) -> None:
                 f"rating.joined is {recipe.rating.joined} and rating.held_out {recipe.rating.held_out}; expected at "
                 "least 0, and a share between 0 and 1."
             )
+        for source in recipe.rating.pairs:
+            if source.worse is not None and (source.rating is not None or source.split is None):
+                raise RecipeError(
+                    f"rating.pairs of {source.file}: duels (worse = {source.worse!r}) have no rating, and need a split."
+                )
     elif not data.name and not data.files:
         raise RecipeError("data.name (a data set of the Hub) or data.files (local files) must be set.")
 
@@ -718,12 +736,14 @@ def _above_zero(section: Any, name: str, *keys: str) -> None:
 def _check_select(recipe: Recipe) -> None:
     """Before the run rather than at its first evaluation."""
     select, metrics = recipe.evaluation.select, recipe.evaluation.metrics
-    own = {"reading": ("accuracy",), "rating": (str(LOSS), "spearman")}.get(recipe.task)
+    own = {"reading": ("accuracy",), "rating": (str(LOSS), "spearman", "won")}.get(recipe.task)
     if own is not None:
         if not select.startswith(own):
             raise RecipeError(
                 f"evaluation.select is {select!r}; {recipe.task} is chosen by {' or '.join(map(repr, own))}."
             )
+        if select == "won" and not recipe.rating.has_duels:
+            raise RecipeError("evaluation.select is 'won', but no rating.pairs has duels (worse).")
     elif select != LOSS and not any(select.startswith(name) for name in metrics):
         raise RecipeError(
             f"evaluation.select is {select!r}, which none of evaluation.metrics = {metrics} "

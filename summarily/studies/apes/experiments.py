@@ -131,10 +131,10 @@ def held_out_documents(folder: Path, split: str = "test") -> list[Document]:
     ]
 
 
-def validation_documents(folder: Path, number: int) -> list[Document]:
-    """The first articles of CNN/DailyMail's validation split."""
-    rows = itertools.islice(read_rows(folder / "news/cnndm/validation.jsonl.xz"), number)
-    found = (cnndm_article(row, "dev") for row in rows)
+def published_documents(folder: Path, split: str, number: int) -> list[Document]:
+    """The first articles of a split of CNN/DailyMail as it was published, "validation" or "test"."""
+    rows = itertools.islice(read_rows(folder / f"news/cnndm/{split}.jsonl.xz"), number)
+    found = (cnndm_article(row, split) for row in rows)
     return [Document(article.passage, article.asked) for article in found]
 
 

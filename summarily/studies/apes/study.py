@@ -130,6 +130,7 @@ def run_rows(folder: Path, options: argparse.Namespace, readers: Sequence[str]) 
 
     data = data_folder(options.data)
     sets = {
+        "cnndm-test": lambda: experiments.published_documents(data, "test", options.articles),
         "held-out": lambda: experiments.held_out_documents(data)[: options.articles],
         "summeval": lambda: experiments.judged_documents(read_judgements("summeval", folder=data)),
     }
@@ -181,7 +182,7 @@ def run_entities(folder: Path, options: argparse.Namespace, readers: Sequence[st
     from summarily.support.cloze.recognition import recogniser
     from summarily.support.folders import data_folder
 
-    documents = experiments.validation_documents(data_folder(options.data), options.judged)
+    documents = experiments.published_documents(data_folder(options.data), "validation", options.judged)
     judge, own = recogniser(options.judge), recogniser(cache_folder=options.cache)
     stored(
         folder,
@@ -281,6 +282,7 @@ def _percentages(result: Mapping[str, Any]) -> list[float]:
 def rows_report(folder: Path) -> list[str]:
     parts: list[str] = []
     for set_name, title in (
+        ("cnndm-test", "CNN/DailyMail's test split"),
         ("held-out", "held-out CNN/DailyMail articles"),
         ("summeval", "SummEval's articles"),
     ):
@@ -376,6 +378,7 @@ def entities_report(folder: Path) -> list[str]:
         ]
         parts += [
             "## Names that are found",
+            "By `--parts entities --judge NER`. "
             f"Mentions in {result['references']} references of CNN/DailyMail's validation split. Recall: the share of "
             f"those by {result['judge']} that ours ({result['recogniser']}) touch; precision: of ours that theirs touch.",
             _markdown(["references", "recall", "precision", "mentions"], rows),

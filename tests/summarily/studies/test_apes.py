@@ -13,12 +13,12 @@ from summarily.studies.apes import experiments
 from summarily.support.cloze.entities import Entities
 from summarily.support.cloze.recognition import Mention
 from summarily.support.sample import SYSTEMS, load_sample
-from tests.modeling.training.test_cloze_corpus import cnndm_folder, data_folder, write_rows
+from tests.modeling.training.test_cloze_corpus import cnndm_folder, write_rows
 
 
 @pytest.fixture
 def data(tmp_path):
-    folder = data_folder(tmp_path / "data")
+    folder = cnndm_folder(tmp_path / "data")
     rows = load_sample()[:6]
     documents = [
         {"doc_id": str(i), "source": row["source"], "references": [row["references"][0], row["good"]]}
@@ -60,6 +60,7 @@ def test_study_runs_and_goes_on_where_it_was(data, tmp_path, capsys, monkeypatch
     printed = capsys.readouterr().out
     report = (tmp_path / "run/STUDY.md").read_text()
     assert "| gold | " in report and "rows-summeval-overlap: done" in printed
+    assert "known quality: CNN/DailyMail's test split" in report
     assert "by number of references" in report and "in the article per different one" in report
     stored = json.loads((tmp_path / "run/people-summeval-overlap.json").read_text())
     assert set(stored["correlations"]) == {"relevance", "consistency", "coherence", "fluency"}
