@@ -40,7 +40,7 @@ class Movers(Metric):
         preset: "light" (GloVe 6B 50-d, MiniLM) or "paper" (GloVe 840B 300-d from the Hub; no contextual ones).
         embeddings: "static" word vectors, or "contextual" ones of an encoder.
         vectors: static vectors (see `vectors.load`).
-        model, revision, device: the encoder (see `encoding.encoder`).
+        model, revision, device, dtype: the encoder (see `encoding.encoder`).
         layers: the encoder layers whose mean is taken; by default the last three.
         context: "text" encodes the whole text; "sentence" its sentences one by one, as the paper. The text
             is the default because it agrees better with people: on half of the paper's Summaries set, MiniLM,
@@ -75,13 +75,16 @@ class Movers(Metric):
         multi_reference: str = "max",
         on_empty: float = 0.0,
         max_points: int = 4000,
+        dtype: str | None = None,
     ):
         self.preset = one_of("preset", preset, PRESETS)
         self.embeddings = one_of("embeddings", embeddings, ("static", "contextual"))
         self.multi_reference = one_of("multi_reference", multi_reference, ("max", "mean"))
         one_of("context", context, ("sentence", "text"))
         one_of("out_of_vocabulary", out_of_vocabulary, ("drop", "zero"))
-        contextual = {"model": model, "revision": revision, "device": device, "layers": layers}
+        contextual = {
+            "model": model, "revision": revision, "device": device, "layers": layers, "dtype": dtype,
+        }  # fmt: skip
         misplaced = contextual if embeddings == "static" else {"vectors": vectors}
         for name, value in misplaced.items():
             if value is not None:
@@ -104,7 +107,7 @@ class Movers(Metric):
             )
         else:
             self.embedder = ContextualEmbedder(
-                EncoderOptions(model or "minilm", revision, device),
+                EncoderOptions(model or "minilm", revision, device, dtype=dtype or "float32"),
                 layers,
                 context,
                 self.stop_words.words,

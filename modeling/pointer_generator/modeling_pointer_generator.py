@@ -3,7 +3,7 @@
 From top to bottom: additive attention, encoder, decoder step and its cache, decoder, the body
 (`PointerGeneratorModel`), the head with copying, loss and generation (`PointerGeneratorForConditionalGeneration`).
 Shapes in comments: B sources, R summaries (each source has as many, such as its beams, side by side), S source tokens,
-T summary tokens, H hidden, V vocabulary, L layers.
+T summary tokens, H hidden of the encoder, D of the decoder, V vocabulary, L layers.
 """
 
 from dataclasses import dataclass
@@ -19,6 +19,7 @@ from transformers.modeling_outputs import Seq2SeqLMOutput, Seq2SeqModelOutput
 from transformers.utils.generic import ModelOutput, can_return_tuple
 
 from summarily.modeling.generation.shared_documents import SharedDocuments
+from summarily.modeling.generation.summary_beam_search import SearchesWithPenalties
 from summarily.modeling.pointer_generator.configuration_pointer_generator import PointerGeneratorConfig
 from summarily.modeling.recurrent import last_of, layer_weights, turned
 from summarily.support.errors import InputError
@@ -42,15 +43,15 @@ class AdditiveAttention(nn.Module):
     With `coverage`, w_c (attention that j has had so far) is added within the tanh (See et al. 2017, Eq. 11).
     """
 
-    def __init__(self, size: int, coverage: bool = False):
+    def __init__(self, size: int, key_size: int, coverage: bool = False):
         super().__init__()
         self.query = nn.Linear(size, size)
-        self.key = nn.Linear(size, size, bias=False)
+        self.key = nn.Linear(key_size, size, bias=False)
         self.score = nn.Linear(size, 1, bias=False)
         self.coverage = nn.Linear(1, size, bias=False) if coverage else None
 
     def project(self, states: torch.Tensor) -> torch.Tensor:
-        """W_k state_j `[B, S, H]`: the costly part, which does not depend on the query."""
+        """W_k state_j `[B, S, D]`: the costly part, which does not depend on the query."""
         return self.key(states)
 
     def forward(
@@ -60,8 +61,8 @@ class AdditiveAttention(nn.Module):
         mask: torch.Tensor,
         attended: torch.Tensor | None = None,
     ) -> torch.Tensor:
-        """Weights `[R, S]` of the projected states `[B, S, H]`, which sum to one over those where `mask` is true."""
-        query = self.query(query).unflatten(0, (len(keys), -1))  # [B, R / B, H]
+        """Weights `[R, S]` of the projected states `[B, S, D]`, which sum to one over those where `mask` is true."""
+        query = self.query(query).unflatten(0, (len(keys), -1))  # [B, R / B, D]
         if self.coverage is not None:
             attended = attended.view(*query.shape[:2], -1).to(query.dtype)
         if torch.is_grad_enabled() or keys.device.type != "cpu":
@@ -72,7 +73,7 @@ class AdditiveAttention(nn.Module):
         return torch.softmax(scores, dim=-1).flatten(0, 1)
 
     def _scores(self, query: torch.Tensor, keys: torch.Tensor, attended: torch.Tensor | None) -> torch.Tensor:
-        sums = query[:, :, None] + keys[:, None]  # [B, R / B, S, H]
+        sums = query[:, :, None] + keys[:, None]  # [B, R / B, S, D]
         if self.coverage is not None:
             sums += self.coverage(attended[..., None])  # in place: it is large
         return self.score(sums.tanh_())[..., 0]
@@ -132,7 +133,7 @@ class PointerGeneratorEncoderOutput(ModelOutput):
 
     Args:
         last_hidden_state: `[B, S, H]`.
-        initial_hidden, initial_cell: `[B, L, H]`, where the decoder starts.
+        initial_hidden, initial_cell: `[B, L, D]`, where the decoder starts.
         source_ids: `[B, S]`, words beyond the vocabulary included: what can be copied.
         hidden_states: if asked for, the embeddings and the states of each layer.
     """
@@ -236,8 +237,8 @@ class PointerGeneratorEncoder(PointerGeneratorPreTrainedModel):
         self.dropout = nn.Dropout(config.dropout)
         self.lstm = EncoderLstm(config.embedding_size, half, config.num_layers, config.dropout)
         # Both directions go through the same bridge, all layers of a direction at once.
-        self.hidden_bridge = nn.Linear(half * config.num_layers, half * config.num_layers)
-        self.cell_bridge = nn.Linear(half * config.num_layers, half * config.num_layers)
+        sizes = half * config.num_layers, config.decoder_hidden_size // 2 * config.num_layers
+        self.hidden_bridge, self.cell_bridge = nn.Linear(*sizes), nn.Linear(*sizes)
         self.post_init()
 
     def embed(self, input_ids: torch.Tensor) -> torch.Tensor:
@@ -287,7 +288,7 @@ class PointerGeneratorEncoder(PointerGeneratorPreTrainedModel):
         layers = self.config.num_layers
         last = last.unflatten(0, (layers, 2)).permute(2, 1, 0, 3)  # [B, 2, L, H / 2]
         bridged = F.relu(bridge(last.flatten(2))).unflatten(2, (layers, -1))
-        return bridged.transpose(1, 2).flatten(2)  # [B, L, H], forward beside backward
+        return bridged.transpose(1, 2).flatten(2)  # [B, L, D], forward beside backward
 
 
 # --- decoder ----------------------------------------------------------------------------------------------
@@ -302,10 +303,10 @@ class PointerGeneratorCache:
     is_compileable = False
 
     def __init__(self):
-        self.keys: torch.Tensor | None = None  # [B, S, H]
-        self.hidden: torch.Tensor | None = None  # [L, R, H]
-        self.cell: torch.Tensor | None = None  # [L, R, H]
-        self.feed: torch.Tensor | None = None  # [R, H], what the decoder put out last
+        self.keys: torch.Tensor | None = None  # [B, S, D]
+        self.hidden: torch.Tensor | None = None  # [L, R, D]
+        self.cell: torch.Tensor | None = None  # [L, R, D]
+        self.feed: torch.Tensor | None = None  # [R, D], what the decoder put out last
         self.attended: torch.Tensor | None = None  # [R, S], attention of all tokens so far
         self.length = 0
 
@@ -333,11 +334,12 @@ class DecoderStep(GradientCheckpointingLayer):
 
     def __init__(self, config: PointerGeneratorConfig):
         super().__init__()
-        size = config.hidden_size
+        size = config.decoder_hidden_size
+        self.switch_sees_all = config.copy_switch_input == "see"
         widths = [config.embedding_size + size] + [size] * (config.num_layers - 1)
         self.cells = nn.ModuleList([nn.LSTMCell(width, size) for width in widths])
-        self.attention = AdditiveAttention(size, config.coverage)
-        self.output = nn.Linear(2 * size, size)
+        self.attention = AdditiveAttention(size, config.hidden_size, config.coverage)
+        self.output = nn.Linear(config.hidden_size + size, size)
         self.dropout = nn.Dropout(config.dropout)
 
     # All by position: reentrant checkpointing gives tensors among the keyword arguments no gradient.
@@ -352,7 +354,8 @@ class DecoderStep(GradientCheckpointingLayer):
         weights = self.attention(below, keys, mask, attended)
         context = torch.bmm(weights.unflatten(0, (len(states), -1)).to(states.dtype), states).flatten(0, 1)
         output = self.dropout(self.output(torch.cat([context, below], dim=-1)))
-        return output, torch.stack(new_hidden), torch.stack(new_cell), weights
+        switch = torch.cat([context, c, below, embedded], dim=-1) if self.switch_sees_all else output
+        return output, torch.stack(new_hidden), torch.stack(new_cell), weights, switch
 
 
 class PointerGeneratorDecoder(nn.Module):
@@ -368,14 +371,14 @@ class PointerGeneratorDecoder(nn.Module):
         encoder_outputs: PointerGeneratorEncoderOutput,
         mask: torch.Tensor,
         cache: PointerGeneratorCache,
-    ) -> tuple[torch.Tensor, torch.Tensor, tuple[torch.Tensor, ...]]:
-        """Outputs `[R, T, H]`, attention `[R, T, S]` and lower layers' states of the embedded tokens; the cache moves
-        on."""
+    ) -> tuple[torch.Tensor, torch.Tensor, tuple[torch.Tensor, ...], torch.Tensor]:
+        """Outputs `[R, T, D]`, attention `[R, T, S]`, lower layers' states of the embedded tokens, and what decides
+        between writing and copying; the cache moves on."""
         if cache.keys is None:
             cache.start(encoder_outputs, self.step.attention, len(embedded))
-        outputs, attentions, below = [], [], []
+        outputs, attentions, below, switches = [], [], [], []
         for position in range(embedded.shape[1]):
-            cache.feed, cache.hidden, cache.cell, weights = self.step(
+            cache.feed, cache.hidden, cache.cell, weights, switch = self.step(
                 embedded[:, position],
                 cache.feed,
                 cache.hidden,
@@ -389,9 +392,19 @@ class PointerGeneratorDecoder(nn.Module):
             outputs.append(cache.feed)
             attentions.append(weights)
             below.append(cache.hidden[:-1])
+            switches.append(switch)
         cache.length += embedded.shape[1]
         lower = tuple(torch.stack(below, dim=2))  # of L - 1 layers
-        return torch.stack(outputs, dim=1), torch.stack(attentions, dim=1), lower
+        stacked = torch.stack(outputs, dim=1)
+        switch = torch.stack(switches, dim=1) if self.step.switch_sees_all else stacked
+        return stacked, torch.stack(attentions, dim=1), lower, switch
+
+
+@dataclass
+class PointerGeneratorModelOutput(Seq2SeqModelOutput):
+    """As of any model, and `switch_input` `[R, T, ...]`, what decides between writing and copying."""
+
+    switch_input: torch.Tensor | None = None
 
 
 class PointerGeneratorModel(PointerGeneratorPreTrainedModel):
@@ -447,7 +460,7 @@ class PointerGeneratorModel(PointerGeneratorPreTrainedModel):
         output_attentions=None,
         output_hidden_states=None,
         **kwargs,
-    ) -> Seq2SeqModelOutput:
+    ) -> PointerGeneratorModelOutput:
         """`decoder_hidden_states` are the embeddings, the states of the layers below the last, and what the decoder puts
         out."""
         if decoder_input_ids is None:
@@ -466,14 +479,15 @@ class PointerGeneratorModel(PointerGeneratorPreTrainedModel):
             past_key_values if isinstance(past_key_values, PointerGeneratorCache) else PointerGeneratorCache()
         )
         embedded = self.encoder.embed(decoder_input_ids)
-        outputs, attentions, lower = self.decoder(embedded, encoder_outputs, mask.bool(), cache)
-        return Seq2SeqModelOutput(
+        outputs, attentions, lower, switch = self.decoder(embedded, encoder_outputs, mask.bool(), cache)
+        return PointerGeneratorModelOutput(
             last_hidden_state=outputs,
             past_key_values=cache if _asked(self.config.use_cache, use_cache) else None,
             decoder_hidden_states=(embedded, *lower, outputs) if shows_states else None,
             cross_attentions=(attentions[:, None],) if shows_attention else None,  # one layer with one head
             encoder_last_hidden_state=encoder_outputs.last_hidden_state,
             encoder_hidden_states=encoder_outputs.hidden_states,
+            switch_input=switch if self.config.copy_switch_input == "see" else None,
         )
 
 
@@ -481,7 +495,7 @@ class PointerGeneratorModel(PointerGeneratorPreTrainedModel):
 
 
 class PointerGeneratorForConditionalGeneration(
-    SharedDocuments, PointerGeneratorPreTrainedModel, GenerationMixin
+    SearchesWithPenalties, SharedDocuments, PointerGeneratorPreTrainedModel, GenerationMixin
 ):
     """The summarizer. With p the probability to copy, a word w of the vocabulary or of the source has
 
@@ -510,8 +524,10 @@ class PointerGeneratorForConditionalGeneration(
     def __init__(self, config: PointerGeneratorConfig):
         super().__init__(config)
         self.model = self.model_class(config)
-        self.vocabulary = nn.Linear(config.hidden_size, config.vocab_size)
-        self.copy_switch = nn.Linear(config.hidden_size, 1)
+        size = config.decoder_hidden_size
+        all_inputs = config.hidden_size + 2 * size + config.embedding_size
+        self.vocabulary = nn.Linear(size, config.vocab_size)
+        self.copy_switch = nn.Linear(all_inputs if config.copy_switch_input == "see" else size, 1)
         self.post_init()
 
     def get_output_embeddings(self):
@@ -552,16 +568,18 @@ class PointerGeneratorForConditionalGeneration(
         )
         attention = outputs.cross_attentions[0][:, 0]
         source_ids = per_summary(encoder_outputs.source_ids, len(attention))
+        states, switch = outputs.last_hidden_state, outputs.switch_input
+        copy = self.copy_probability(states if switch is None else switch)
         loss = logits = None
         if labels is not None:
-            losses = self.token_losses(outputs.last_hidden_state, attention, source_ids, labels)
+            losses = self.token_losses(states, copy, attention, source_ids, labels)
             if self.config.coverage_weight:
                 again = self.coverage_losses(attention).masked_fill(labels == -100, 0.0)
                 losses = losses + self.config.coverage_weight * again
             loss = self.summed_loss(losses, labels, encoder_outputs, attention_mask, **kwargs)
             loss = loss / ((labels != -100).sum() if num_items_in_batch is None else num_items_in_batch)
         if labels is None or not self.training:
-            logits = self.log_probabilities(outputs.last_hidden_state, attention, source_ids)
+            logits = self.log_probabilities(states, copy, attention, source_ids)
         shown = _asked(self.config.output_attentions, output_attentions)
         return Seq2SeqLMOutput(
             loss=loss,
@@ -578,9 +596,12 @@ class PointerGeneratorForConditionalGeneration(
         logits[..., self.config.pad_token_id] = -torch.inf
         return logits
 
-    def log_probabilities(self, states, attention, source_ids) -> torch.Tensor:
+    def copy_probability(self, switch: torch.Tensor) -> torch.Tensor:
+        """`[R, T, 1]`, from what the switch sees; p_gen of See et al. is the rest of it."""
+        return torch.sigmoid(at_least_float32(self.copy_switch(switch)))
+
+    def log_probabilities(self, states, copy, attention, source_ids) -> torch.Tensor:
         """log P of every word `[R, T, V + unknown words]`."""
-        copy = torch.sigmoid(at_least_float32(self.copy_switch(states)))
         written = torch.softmax(self._vocabulary_logits(states), dim=-1)
         compiling = torch.compiler.is_compiling()
         # A compiled shape cannot depend on values: there, each word of the source may be an unknown one.
@@ -597,10 +618,10 @@ class PointerGeneratorForConditionalGeneration(
         places = source_ids[:, None].expand_as(attention)
         return probabilities.scatter_add_(-1, places, copy * attention).add_(LEAST_PROBABILITY).log_()
 
-    def token_losses(self, states, attention, source_ids, labels) -> torch.Tensor:
+    def token_losses(self, states, copy, attention, source_ids, labels) -> torch.Tensor:
         """-log P of every label `[R, T]`, 0 where it is -100; needs no distribution over the words."""
         size = self.config.vocab_size
-        copy = torch.sigmoid(at_least_float32(self.copy_switch(states)))[..., 0]
+        copy = copy[..., 0]
         in_vocabulary = (labels >= 0) & (labels < size)
         safe = labels.masked_fill(~in_vocabulary, self.config.unk_token_id)
         logits = self._vocabulary_logits(states)

@@ -9,7 +9,8 @@ import torch
 from accelerate import Accelerator, DistributedDataParallelKwargs, DistributedType
 from accelerate.state import AcceleratorState
 
-from summarily.modeling.training.corpora import Corpus, texts
+from summarily.modeling.generation.summary_beam_search import SETTINGS, SearchesWithPenalties, keep_settings
+from summarily.modeling.training.corpora import Corpus, lengths_of, texts
 from summarily.modeling.training.recipe import (
     AdapterSection,
     OptimizerSection,
@@ -18,7 +19,7 @@ from summarily.modeling.training.recipe import (
     TrainingSection,
     did_you_mean,
 )
-from summarily.support.errors import RecipeError
+from summarily.support.errors import InputError, RecipeError
 from summarily.support.files import is_complete, write_folder
 from summarily.support.processes import warn_if_alone
 from summarily.support.shipped import quiet_about_tying
@@ -66,7 +67,8 @@ def build_tokenizer(
     if accelerator.is_main_process and not is_complete(place):
         from summarily.modeling.training.tokenizers import train_tokenizer
 
-        longest = max(recipe.data.max_source_tokens, recipe.data.max_target_tokens)
+        read = lengths_of(recipe.data, "test").max_source_tokens  # what it says that it takes
+        longest = max(recipe.data.max_source_tokens, recipe.data.max_target_tokens, read)
         trained = train_tokenizer(texts(corpus["train"]), section, max_length=longest)
         write_folder(place, trained.save_pretrained)
     accelerator.wait_for_everyone()
@@ -116,15 +118,42 @@ def build_model(recipe: Recipe, tokenizer: PreTrainedTokenizerBase) -> PreTraine
         add_adapter(model, recipe.adapter)
     if section.gradient_checkpointing:
         model.gradient_checkpointing_enable()
-    if "max_new_tokens" in recipe.generation:
-        model.generation_config.max_length = None  # one limit on the length, not two
-    unknown = model.generation_config.update(**recipe.generation)
+    settings = {key: value for key, value in recipe.generation.items() if key not in SETTINGS}
+    for end in ("max", "min"):
+        # Kept as the whole length, start token included: a limit on new tokens would go before what a user, or the
+        # arguments of a trainer, later say of the length.
+        if (tokens := settings.pop(f"{end}_new_tokens", None)) is not None:
+            settings |= {f"{end}_length": tokens + 1, f"{end}_new_tokens": None}
+    unknown = model.generation_config.update(**settings)
     for key in unknown:
-        known = [name for name in vars(model.generation_config) if not name.startswith("_")]
+        known = [*SETTINGS, *(name for name in vars(model.generation_config) if not name.startswith("_"))]
         raise RecipeError(
             f"generation.{key} is not a generation parameter{did_you_mean(key, known, 'generation.')}"
         )
+    _keep_penalties(model, tokenizer, recipe.generation)
     return model
+
+
+def _keep_penalties(
+    model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, generation: dict[str, Any]
+) -> None:
+    """Put what the recipe says of `summary_beam_search` into the generation config; words may stand for their ids."""
+    penalties = {key: value for key, value in generation.items() if key in SETTINGS}
+    if not penalties:
+        return
+    if not isinstance(model, SearchesWithPenalties):
+        raise RecipeError(
+            f"generation.{next(iter(penalties))} is for models that search with penalties, pointer-generators and APESO; "
+            f"{type(model).__name__} would ignore it."
+        )
+    words = penalties.get("exclude_ids", [])
+    if not isinstance(words, list):
+        raise RecipeError(f"generation.exclude_ids is {words!r}; expected a list of words or ids.")
+    ids = [tokenizer.convert_tokens_to_ids(word) if isinstance(word, str) else word for word in words]
+    try:
+        keep_settings(model, penalties | ({"exclude_ids": ids} if words else {}))
+    except InputError as error:
+        raise RecipeError(f"generation: {error}") from None
 
 
 def place_of(name: str) -> str:

@@ -537,13 +537,35 @@ def cut_bytes(text: str, limit: int) -> str:
 # --- tokens -----------------------------------------------------------------------------------------------
 
 
-def encode(rows: Any, tokenizer: PreTrainedTokenizerBase, section: DataSection) -> Any:
+WHOLE = 2**20
+"""The tokens of a source that is not cut."""
+
+
+def lengths_of(section: DataSection, split: str) -> DataSection:
+    """The section with the lengths of a split: sources of the test may be longer than those of training, or whole.
+
+    Example:
+        >>> section = DataSection(max_source_tokens=400, max_test_source_tokens=800)
+        >>> [lengths_of(section, split).max_source_tokens for split in SPLITS]
+        [400, 400, 800]
+    """
+    if split != "test" or section.max_test_source_tokens is None:
+        return section
+    return replace(section, max_source_tokens=section.max_test_source_tokens or WHOLE)
+
+
+def encode(
+    rows: Any, tokenizer: PreTrainedTokenizerBase, section: DataSection, split: str | None = None
+) -> Any:
     """Add `input_ids` and `labels`, cut to the section's lengths, special tokens included.
+
+    `split` says which rows these are, where the lengths of the test are others.
 
     A tokenizer that gives the unknown words of a source ids of their own adds these words as `unknown_words`;
     `entities` adds `salient_tokens`.
     A source is cut at its end, or at both ends (`starts = "random"`), at a place that its id decides.
     """
+    section = lengths_of(section, split or "train")
     return rows.map(functools.partial(_encode_rows, tokenizer=tokenizer, section=section), batched=True)
 
 

@@ -139,6 +139,7 @@ class DataSection:
     # Truncation, in tokens, special tokens included.
     max_source_tokens: int = 1024
     max_target_tokens: int = 128
+    max_test_source_tokens: int | None = None  # of the test split, if not as in training; 0 for whole sources
     starts: Literal["beginning", "random"] = "beginning"  # where a source that is too long starts
     starts_seed: int = 0
     # Mark the tokens of entities that answer a cloze question about the target: `salient_tokens`, for APESO.
@@ -456,6 +457,11 @@ def _check(recipe: Recipe) -> None:
         raise RecipeError(f"training.label_smoothing is {training.label_smoothing}; expected 0 <= value < 1.")
     if training.max_steps is training.max_epochs is training.max_minutes is None:
         raise RecipeError("the run would never end: set training.max_steps, max_epochs or max_minutes.")
+    if data.max_test_source_tokens is not None and data.max_test_source_tokens < 0:
+        raise RecipeError(
+            f"data.max_test_source_tokens is {data.max_test_source_tokens}; expected a number of tokens, or 0 for whole "
+            "sources."
+        )
     _check_self_critical(recipe.self_critical)
     if recipe.schedule.kind == "linear" and training.max_steps is training.max_minutes is None:
         raise RecipeError(

@@ -13,9 +13,9 @@ from typing import Any
 from summarily.metrics import METRICS, load_all, metric_class
 from summarily.metrics.base import Score
 from summarily.metrics.comparison import Comparison, Pair, compare
+from summarily.metrics.pictures import explanation_html
 from summarily.metrics.resampling import too_few
 from summarily.metrics.scorecard import Scorecard, score
-from summarily.spaces.explanations import explanation_html
 from summarily.spaces.serving import csv_cell, sentence
 from summarily.spaces.texts import Texts
 from summarily.support.errors import InputError

@@ -15,6 +15,8 @@ from summarily.support.progress import say
 from summarily.support.sample import load_sample
 from summarily.support.tables import TABLE_ENDINGS, column, read_lines, read_table
 
+PENALTIES = {"alpha": "on length", "beta": "on repeated attention", "gamma": "on salient entities left out"}
+
 
 def add_parser(commands: Any) -> None:
     """The command `summarily summarize`."""
@@ -45,6 +47,10 @@ def add_parser(commands: Any) -> None:
         help="texts beyond the model's length (default: chunk, which says so)",
     )
     parser.add_argument("--beams", type=int, default=None, help="beams (default: what the checkpoint says)")
+    for name, what in PENALTIES.items():
+        parser.add_argument(
+            f"--{name}", type=float, help=f"penalty of the search: {what} (default: as the checkpoint says)"
+        )
     parser.add_argument("--trust-remote-code", action="store_true", help="allow the checkpoint's own code")
     parser.add_argument("--output", metavar="FILE", help="write jsonl with file, text and summary to FILE")
     parser.set_defaults(run=_run)
@@ -55,6 +61,9 @@ def _run(options: Any) -> int:
         raise InputError(f"--output {options.output}: there is no folder {Path(options.output).parent}.")
     if options.beams is not None and options.beams < 1:  # before a model is loaded
         raise InputError(f"--beams {options.beams}: give at least 1.")
+    for name in PENALTIES:
+        if (value := getattr(options, name)) is not None and not 0 <= value < float("inf"):
+            raise InputError(f"--{name} {value}: a penalty is a number of at least 0.")
     named = _texts(options)
     texts = [text for _, text in named]
     say(f"loading {options.model}")
@@ -63,7 +72,8 @@ def _run(options: Any) -> int:
     if options.sample:
         print(f"An article of the bundled sample:\n\n{texts[0]}\n\nIts summary by {options.model}:\n")
     summarizer = Summarizer(options.model, trust_remote_code=options.trust_remote_code)
-    generation = {} if options.beams is None else {"num_beams": options.beams}
+    asked = {"num_beams": options.beams} | {name: getattr(options, name) for name in PENALTIES}
+    generation = {name: value for name, value in asked.items() if value is not None}
     say(f"summarizing {len(texts):,} text{'s' if len(texts) > 1 else ''}")
     summaries = summarizer(
         texts,

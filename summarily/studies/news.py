@@ -93,7 +93,9 @@ def fill_card(place: Path, text: str, result: Mapping[str, Any]) -> None:
     write_atomically(card, filled)
     [search] = result["search"].values()
     path = place / "generation_config.json"
-    settings = read_json(path, dict) | search | {"max_new_tokens": MOST_TOKENS}
+    settings = read_json(path, dict) | search
+    settings.pop("max_new_tokens", None)  # it would go before what a user says of the length
+    settings["max_length"] = MOST_TOKENS + 1
     write_atomically(path, json.dumps(settings, indent=1) + "\n")
 
 

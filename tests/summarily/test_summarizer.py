@@ -217,7 +217,7 @@ def test_a_checkpoint_says_how_it_summarizes():
     assert (seen["max_length"], seen["num_beams"]) == (7, 2) and "prefix" not in seen
     seen.clear()
     t5("the cat sat", max_length=3, num_beams=1)
-    assert seen["max_new_tokens"] == 3 and seen["num_beams"] == 1 and "max_length" not in seen
+    assert seen["max_new_tokens"] == 3 and seen["num_beams"] == 1 and seen["max_length"] is None
     assert t5._room(20) == 20 - 1 - 2  # the end token and the prefix
 
 

@@ -47,7 +47,8 @@ class SummaryTask(Task):
         """Token ids of every split. A stream is encoded as it is read; its held-out splits are kept in memory."""
         recipe = self.recipe
         rows = {
-            name: encode(split, self.tokenizer, recipe.data) for name, split in self.corpus.splits.items()
+            name: encode(split, self.tokenizer, recipe.data, name)
+            for name, split in self.corpus.splits.items()
         }
         columns = ["input_ids", "labels", *(LOSS_ONLY if recipe.data.entities else ())]
         columns += [name for name in self.kept_texts if name in (rows["train"].column_names or ())]
@@ -130,6 +131,7 @@ class SummaryTask(Task):
             model.to(dtype=getattr(torch, recipe.hub.dtype)).save_pretrained(folder)  # type: ignore[call-arg]
         finally:
             model.to(dtype=before)  # type: ignore[call-arg]
+        declare_float32(folder / "config.json")
         self.tokenizer.save_pretrained(folder)
 
     # --- the card ---
@@ -201,6 +203,14 @@ class SummaryTask(Task):
         measured = {key: round(value, 4) for key, value in result.scores.items()}
         meta["model-index"] = card.model_index(name, {"type": "summarization"}, dataset, measured)
         return card.front_matter(recipe, meta)
+
+
+def declare_float32(config: Path) -> None:
+    """Weights that are stored in half precision load in float32, unless a user asks for less: float16 overflows when a
+    model is trained further, and is slow on a CPU."""
+    values = json.loads(config.read_text(encoding="utf-8"))
+    values["dtype"] = "float32"
+    config.write_text(json.dumps(values, indent=2) + "\n", encoding="utf-8")
 
 
 def save_adapter(folder: Path, recipe: Any, model: PreTrainedModel) -> None:

@@ -173,7 +173,7 @@ def encoded_rows(folder: Path, split: str, tokenizer: Any, overrides: Sequence[s
     from summarily.modeling.training.recipe import load_recipe
 
     section = load_recipe(RECIPE, ["data.entities=true", *overrides]).data
-    return encode(load_corpus(section, folder / "data")[split], tokenizer, section)
+    return encode(load_corpus(section, folder / "data")[split], tokenizer, section, split)
 
 
 def write_summaries(

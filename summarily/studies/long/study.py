@@ -255,7 +255,7 @@ def exchanged_loss(folder: Path, variant: Variant, data: str | None) -> dict[str
         recipe = Recipe.from_dict(read_json(folder / "recipe.json", dict))
         tokenizer = AutoTokenizer.from_pretrained(folder / "hub")
         model = AutoModelForSeq2SeqLM.from_pretrained(folder / "hub", dtype="float32")
-        rows = list(encode(load_corpus(recipe.data, data)["test"], tokenizer, recipe.data))
+        rows = list(encode(load_corpus(recipe.data, data)["test"], tokenizer, recipe.data, "test"))
         moved = [{**row, "input_ids": rows[i - 1]["input_ids"]} for i, row in enumerate(rows)]
         collate = SummaryCollator(pad_token_id=tokenizer.pad_token_id)
         accelerator = Accelerator(cpu=True)

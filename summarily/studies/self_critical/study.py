@@ -219,7 +219,7 @@ def _write(
     tokenizer = AutoTokenizer.from_pretrained(folder / name / "hub")
     model = AutoModelForSeq2SeqLM.from_pretrained(folder / name / "hub")
     rows = _rows(folder, split, overrides)
-    rows = encode(rows.select(range(min(limit or len(rows), len(rows)))), tokenizer, recipe.data)
+    rows = encode(rows.select(range(min(limit or len(rows), len(rows)))), tokenizer, recipe.data, split)
     collate, accelerator = SummaryCollator(tokenizer.pad_token_id), Accelerator(cpu=True)
     section, tokens = recipe.evaluation, recipe.micro_tokens
     texts = summarize(model, tokenizer, rows, collate, section, tokens, accelerator, search)

@@ -191,6 +191,7 @@ BAD_OPTIONS = {
     "unknown words": ({"out_of_vocabulary": "random"}, "out_of_vocabulary='random'"),
     "references": ({"multi_reference": "min"}, "multi_reference='min'"),
     "a model for static vectors": ({"model": "minilm"}, "model= has no meaning"),
+    "a dtype for static vectors": ({"dtype": "bfloat16"}, "dtype= has no meaning"),
     "vectors for an encoder": ({"embeddings": "contextual", "vectors": "x"}, "vectors= has no meaning"),
     "the paper's encoder": ({"preset": "paper", "embeddings": "contextual"}, "ELMo's.*model="),
     "points": ({"max_points": 0}, "max_points=0"),
@@ -411,3 +412,12 @@ def test_stop_words_are_words_in_any_case_and_order():
     for infinite in (math.inf, -math.inf):
         with pytest.raises(InputError, match="expected a finite number"):
             load("wms", on_empty=infinite)
+
+
+def test_an_encoder_in_bfloat16_is_signed_and_scores_nearly_the_same():
+    options = {"embeddings": "contextual", "model": checkpoint("bert")}
+    texts = ["Snow fell in Oslo. Trains stood still."], ["Oslo had snow. No train ran."]
+    plain, half = (load("sms", **options, **more) for more in ({}, {"dtype": "bfloat16"}))
+    assert "|dtype:bfloat16|" in str(half.signature()) and "dtype" not in str(plain.signature())
+    exact, near = plain.compute(*texts).mean["sms"], half.compute(*texts).mean["sms"]
+    assert near != exact and near == pytest.approx(exact, rel=0.05)  # bfloat16 keeps 8 bits
