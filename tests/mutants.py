@@ -81,6 +81,8 @@ MODULES = {
     "modeling.attention.masks": ("attention/test_masks.py", "attention/test_blocks.py"),
     "modeling.attention.relative": ("attention/test_relative.py",),
     "modeling.attention.window": ("attention/test_window.py",),
+    "modeling.attention.window_kernels": ("attention/test_window.py",),
+    "modeling.attention.window_plan": ("attention/test_window.py",),
     "modeling.generation.shared_cross_attention": ("generation/test_shared_cross_attention.py",),
     "modeling.generation.summary_beam_search": ("generation/test_summary_beam_search.py",),
     "modeling.training.checkpoints": ("training/test_checkpoints.py",),
