@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -134,7 +135,7 @@ def _metrics(options: argparse.Namespace) -> dict[str, Any]:
 
     metrics, skipped = choose_metrics(options.metrics, options.preset, getattr(options, "only", None))
     for name, reason in skipped.items():
-        print(f"skipped {name}: {reason}")
+        print(f"skipped {name}: {reason}", file=sys.stderr)  # the first line of the output is the answer
     return metrics
 
 
@@ -146,7 +147,8 @@ def _show(options: argparse.Namespace, sections: Sequence[Any], results: dict[st
 
     if options.markdown:
         tables = [table for section in sections for table in section.tables]
-        print("\n\n".join(f"{table.title}\n\n{table.markdown()}" for table in tables))
+        answers = ["\n".join(section.first) for section in sections if section.first]
+        print("\n\n".join([*answers, *(f"{table.title}\n\n{table.markdown()}" for table in tables)]))
     else:
         print("\n\n".join(section.terminal() for section in sections))
     if options.report:
