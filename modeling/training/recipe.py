@@ -430,7 +430,7 @@ def data_section(name: str, like: DataSection) -> DataSection:
         "max_target_tokens": like.max_target_tokens,
         "prefix": like.prefix,
     }
-    return _build(DataSection, values, "data.")
+    return build(DataSection, values, "data.")
 
 
 def _find(name: str, folder: Path) -> Path:
