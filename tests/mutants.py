@@ -350,9 +350,10 @@ class _Changed(importlib.abc.MetaPathFinder, importlib.machinery.SourceFileLoade
 
 
 def attempt(module: str, source: str | None, limit: int) -> tuple[str, float, str]:
-    """Run a module's tests, with another source if one is given: "passed", "failed" or "hung", CPU seconds, output.
+    """Run a module's tests, with another source if one is given: how they ended, CPU seconds, and the output.
 
-    The limit is one of CPU seconds, which a busy machine does not change; only who sleeps is stopped by the clock.
+    They end as "passed", "failed", "hung" (the limit is one of CPU seconds, which a busy machine does not change), or
+    "stopped" by the clock, which says nothing: they slept, or others had the machine.
     """
     assert not any(name.split(".")[0] == "summarily" for name in sys.modules), "the fault would come too late"
     until = time.monotonic() + 20 * limit
@@ -384,8 +385,13 @@ def attempt(module: str, source: str | None, limit: int) -> tuple[str, float, st
         output.seek(0)
         text = output.read()
     code = os.waitstatus_to_exitcode(word)
-    stopped = not done or code in (-signal.SIGXCPU, -signal.SIGKILL)
-    return "hung" if stopped else "failed" if code else "passed", used.ru_utime + used.ru_stime, text
+    if not done:
+        outcome = "stopped"
+    elif code in (-signal.SIGXCPU, -signal.SIGKILL):
+        outcome = "hung"
+    else:
+        outcome = "failed" if code else "passed"
+    return outcome, used.ru_utime + used.ru_stime, text
 
 
 class Results:
@@ -453,6 +459,7 @@ def main() -> int:
     os.environ.setdefault("HF_HUB_OFFLINE", "1")
     _import_what_does_not_change()
     survivors: list[Mutant] = []
+    known = 0
     limits: dict[str, int] = {}
     for number, fault in enumerate(chosen, 1):
         outcome, spent = results.of(fault, options.again), 0.0
@@ -464,20 +471,24 @@ def main() -> int:
                     raise SystemExit(f"the tests of summarily.{fault.module} fail without a fault.")
                 limits[fault.module] = int(3 * spent + 20)
             outcome, spent, _ = attempt(fault.module, fault.source, limits[fault.module])
-            results.add(fault, outcome)
-        noticed = {"passed": "SURVIVED", "failed": "noticed", "hung": "noticed (hung)"}[outcome]
+            if outcome != "stopped":
+                results.add(fault, outcome)
+        noticed = {
+            "passed": "SURVIVED", "failed": "noticed", "hung": "noticed (hung)", "stopped": "not known",
+        }[outcome]  # fmt: skip
         survivors += [fault] if outcome == "passed" else []
+        known += outcome != "stopped"
         print(
             f"{number:3}/{len(chosen)} {noticed:9} {spent:5.1f} s  {fault.module}  {fault.operator};"
-            f" {number - len(survivors)} of {number} so far",
+            f" {known - len(survivors)} of {known} so far",
             flush=True,
         )
         if outcome == "passed":
             print(fault.change, flush=True)
-    share = 1 - len(survivors) / len(chosen)
-    print(
-        f"\n{len(chosen) - len(survivors)} of {len(chosen)} faults noticed: {100 * share:.0f}% (seed {options.seed})"
-    )
+    share = 1 - len(survivors) / known if known else 0.0
+    print(f"\n{known - len(survivors)} of {known} faults noticed: {100 * share:.0f}% (seed {options.seed})")
+    if known < len(chosen):
+        print(f"{len(chosen) - known} more were stopped by the clock; run it again on a quieter machine.")
     for fault in survivors:
         print(f"\nnot noticed: summarily.{fault.module} ({fault.operator})\n{fault.change}")
     return 0 if share >= options.least else 1

@@ -184,6 +184,15 @@ def test_chunks_hold_every_word_in_whole_sentences(tiny):
     assert joined == " ".join(tiny(chunk) for chunk in chunks)
 
 
+def test_what_fills_the_room_exactly_is_neither_too_long_nor_cut(tiny):
+    sentence = "the cat sat on a mat ."
+    two = f"{sentence} {sentence}"
+    assert tiny._length(two) == tiny._room(14) == 14
+    assert tiny._longer_than(14, [two, f"{two} the", sentence]) == [1]
+    assert tiny._chunks(f"{two} {two}", 14) == [two, two]
+    assert tiny._chunks(f"{two} {two}", 13) == [sentence] * 4
+
+
 def test_a_sentence_without_blanks_is_cut_too():
     """Nothing is dropped in silence, in languages without blanks either."""
     from summarily.modeling.training.recipe import TokenizerSection

@@ -344,6 +344,51 @@ def test_a_sentence_that_never_ends_is_asked_around_each_blank():
     assert f"{plain['Nameji']} of {plain['Oslo']} and @placeholder of {plain['Oslo']}" in middle.text
 
 
+@pytest.mark.parametrize(
+    ("longest", "expected"),
+    [
+        (40, "It snowed and snowed and snowed in @placeholder."),
+        (39, "owed and snowed in @placeholder."),  # from 39 // 2 characters before the name
+    ],
+)
+def test_a_sentence_that_ends_exactly_at_the_limit_is_asked_whole(longest, expected, monkeypatch):
+    monkeypatch.setattr(questions, "LONGEST_SENTENCE", longest)
+    text = "It snowed and snowed and snowed in Oslo."
+    assert len(text) == 40
+    [question] = make_cloze(text, names=["Oslo"]).questions
+    assert question.text == expected
+
+
+@pytest.mark.parametrize(
+    ("longest", "expected"),
+    [
+        (
+            20,
+            [
+                "@placeholder met @entity1 and @entity2 ",
+                "@entity0 met @placeholder and @entity2 ",
+                "t @entity1 and @placeholder saw ",  # "Dan" would not be whole
+                "d @entity2 saw @placeholder near ",  # nor would "Eve"
+                " @entity3 near @placeholder.",
+            ],
+        ),
+        (
+            12,
+            ["@placeholder met @entity1 ", None, " and @placeholder sa", None, None],
+        ),  # nor "Bob" before "Cat"
+    ],
+)
+def test_of_an_endless_sentence_what_stands_around_a_name_is_asked(longest, expected, monkeypatch):
+    """By hand: half of the limit before the name, the limit in all, and no part of another name."""
+    monkeypatch.setattr(questions, "LONGEST_SENTENCE", longest)
+    names = ["Ann", "Bob", "Cat", "Dan", "Eve"]
+    cloze = make_cloze("Ann met Bob and Cat saw Dan near Eve.", names=names)
+    found = [question.text for question in cloze.questions]
+    assert [question.answer for question in cloze.questions] == [f"@entity{n}" for n in range(5)]
+    for text, wanted in zip(found, expected, strict=True):
+        assert wanted is None or text == wanted
+
+
 def test_a_name_longer_than_any_sentence_is_asked_whole():
     name = " ".join(["Verylongname"] * 300)
     [question] = make_cloze(f"Once upon a time {name} slept well.", names=[name]).questions

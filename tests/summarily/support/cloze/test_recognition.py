@@ -78,6 +78,22 @@ def test_a_long_text_is_read_in_pieces_that_lose_nothing(monkeypatch):
     )
 
 
+@pytest.mark.parametrize(
+    ("longest", "text", "expected"),
+    [
+        (21, "Snow fell. Rain fell. Hail fell.", ["Snow fell. Rain fell.", "Hail fell."]),
+        (20, "Snow fell. Rain fell. Hail fell.", ["Snow fell.", "Rain fell.", "Hail fell."]),
+        (11, "Snow fell. ", ["Snow fell. "]),
+        (10, "Snow fell. ", ["Snow fell."]),
+        (10, "x" * 20, ["x" * 10] * 2),
+        (10, "x" * 25, ["x" * 10, "x" * 10, "x" * 5]),
+    ],
+)
+def test_what_ends_exactly_at_the_limit_is_one_piece(longest, text, expected, monkeypatch):
+    monkeypatch.setattr(recognition, "_LONGEST_PIECE", longest)
+    assert list(_pieces(text)) == expected
+
+
 def test_a_model_that_is_not_here_says_how_to_get_it():
     with pytest.raises(MissingRequirement, match="python -m spacy download en_core_web_xl"):
         Recogniser("en_core_web_xl", None, 1)
