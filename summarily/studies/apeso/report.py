@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from summarily.studies.baselines import KEYS, NAMES
 from summarily.studies.report import table, with_interval
 
-ROUGE = ("rouge1", "rouge2", "rougeL")
 PAPER = {
     # APES, ROUGE-1, 2 and L in Table 4
     "source": (61.1, None, None, None),
@@ -37,7 +37,7 @@ def document(study: Mapping[str, Any]) -> str:
         "held-out articles, with its 95% interval.",
         "",
         *table(
-            ["summaries", "APES", "ROUGE-1", "ROUGE-2", "ROUGE-L", "words", "paper: APES, R-1, R-2, R-L"],
+            ["summaries", "APES", *NAMES, "words", "paper: APES, R-1, R-2, R-L"],
             [_score_cells(name, row) for name, row in study["rows"].items()],
         ),
         "",
@@ -126,7 +126,7 @@ def _setting(study: Mapping[str, Any]) -> list[str]:
 
 
 def _score_cells(name: str, row: Mapping[str, Any]) -> list[str]:
-    rouge = ["" if name == "source" else f"{100 * row[key]:.1f}" for key in ROUGE]
+    rouge = ["" if name == "source" else f"{100 * row[key]:.1f}" for key in KEYS]
     paper = ", ".join("-" if value is None else f"{value:g}" for value in PAPER.get(name, ()))
     return [name, with_interval(row["apes"], row["apes_interval"]), *rouge, f"{row['words']:.0f}", paper]
 

@@ -18,9 +18,9 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from summarily.studies import report
-from summarily.studies.apeso.report import ROUGE, document
+from summarily.studies.apeso.report import document
+from summarily.studies.baselines import KEYS, ROUGE, lead
 from summarily.studies.copying.learning_to_copy import RECIPE, STAGES, cell, scaled, train_start
-from summarily.studies.copying.news import first_sentences
 from summarily.studies.penalties import Point, Tuning
 from summarily.studies.runner import run_cells
 from summarily.support.inputs import read_json
@@ -143,7 +143,7 @@ def choose_penalties(
         model, tokenizer = load_run(folder, run)
         rows = encoded_rows(folder, "validation", tokenizer, overrides)
         search = {**SEARCH, "exclude_ids": [tokenizer.convert_tokens_to_ids(".")]}
-        metrics = {"rouge": {}, "apes": dict(apes or {})}
+        metrics = {"rouge": ROUGE, "apes": dict(apes or {})}
         tuning = Tuning(model, tokenizer, rows, folder / "tuning" / run, metrics, search, tokens=20_000)
         scores = tuning.run([Point(SEARCH["alpha"], beta, gamma) for beta in BETAS for gamma in gammas])
         worth = {point: means["apes"] + 100 * means["rouge1"] for point, means in scores.items()}
@@ -311,11 +311,11 @@ def score_study(
         "source": sources,
         "gold summaries": gold,
         "shuffled gold summaries": [shuffled(text, seed) for seed, text in enumerate(gold)],
-        "lead 3": [first_sentences(text) for text in sources],
+        "lead 3": [lead(text) for text in sources],
         f"first {length} words": [" ".join(text.split()[:length]) for text in sources],
         **written,
     }
-    metrics = {"rouge": {}, "apes": dict(apes or {})}
+    metrics = {"rouge": ROUGE, "apes": dict(apes or {})}
     cards = {
         name: score(texts, references, sources, metrics=metrics, confidence=0.95, progress=False)
         for name, texts in systems.items()
@@ -327,7 +327,7 @@ def score_study(
         assert intervals is not None, "asked for above"
         low, high = intervals["apes"][:2]
         result["rows"][name] = {
-            **{key: means[key] for key in (*ROUGE, *APES)},
+            **{key: means[key] for key in (*KEYS, *APES)},
             "apes_interval": [low, high],
             "words": report.mean_words(systems[name]),
         }

@@ -16,7 +16,7 @@ RUNS = ["baseline", "apeso", "baseline-settled", "apeso-settled"]
 
 
 def results(low: float, high: float) -> dict:
-    row = {"rouge1": 0.3, "rouge2": 0.1, "rougeL": 0.2, "apes": 41.26, "apes_entities": 3, "words": 40}
+    row = {"rouge1": 0.3, "rouge2": 0.1, "rougeLsum": 0.2, "apes": 41.26, "apes_entities": 3, "words": 40}
     row |= {"apes_salient_entities": 1.5, "apes_interval": [40.0, 43.0]}
     test = {"difference": (low + high) / 2, "low": low, "high": high, "p_permutation": 0.0321}
     keys = ("apes", "apes_salient_entities", "rouge1")
