@@ -199,6 +199,86 @@ def write_summaries(
     return summaries
 
 
+NEWS = {"news": False, "news, entity penalty": True}
+"""The shipped summarizer, without and with the entities that APESO's layer finds; its gamma is chosen like APESO's."""
+
+
+def write_news(
+    folder: Path, gamma: float, split: str, overrides: Sequence[str] = (), model: str = "news"
+) -> list[str]:
+    """Summaries of a split by a shipped summarizer, searched with the entity penalty of our APESO; kept."""
+
+    def texts() -> list[str]:
+        from summarily.modeling.generation.summarizer import Summarizer
+
+        rows = encoded_rows(folder, split, load_run(folder, APESO)[1], overrides)
+        return with_entities(Summarizer(model), *load_run(folder, APESO), list(rows["source"]), gamma)
+
+    return report.kept(folder / "summaries" / f"{Path(model).name}-{split}-gamma-{gamma:g}.json", texts)
+
+
+def with_entities(
+    summarizer: Any, apeso: Any, words: Any, sources: Sequence[str], gamma: float, batch_size: int = 8
+) -> list[str]:
+    """Summaries by any summarizer, for which an APESO finds the entities that the search is to attend to."""
+    import torch
+
+    from summarily.modeling.apeso.data_apeso import entity_scores
+    from summarily.modeling.generation.summary_beam_search import summary_beam_search
+
+    tokenizer, prefix, limit = summarizer.tokenizer, summarizer.prefix, summarizer.source_limit
+    search = {
+        name: SEARCH[name]
+        for name in ("num_beams", "min_new_tokens", "max_new_tokens", "alpha", "block_ngram")
+    }
+    found: list[str] = []
+    for start in range(0, len(sources), batch_size):
+        texts = list(sources[start : start + batch_size])
+        inputs = tokenizer(
+            [prefix + text for text in texts],
+            padding=True,
+            truncation=True,
+            max_length=limit,
+            return_tensors="pt",
+        )
+        entities = entity_scores(apeso, words, tokenizer, texts, prefix, limit) if gamma else None
+        with torch.no_grad():
+            ids = summarizer.model.generate(
+                **inputs,
+                custom_generate=summary_beam_search,
+                entity_scores=entities,
+                gamma=gamma,
+                stepwise=["entities"],
+                **search,
+            )
+        found += [text.strip() for text in tokenizer.batch_decode(ids, skip_special_tokens=True)]
+    return found
+
+
+def choose_news_gamma(
+    folder: Path, overrides: Sequence[str] = (), apes: Mapping[str, Any] | None = None, model: str = "news"
+) -> dict[str, Any]:
+    """The gamma of the shipped summarizer on validation articles, by the sum of APES and ROUGE-1 as for the others."""
+    from summarily.metrics.scorecard import score
+
+    def measure() -> list[dict[str, float]]:
+        rows = encoded_rows(folder, "validation", load_run(folder, APESO)[1], overrides)
+        metrics = {"rouge": ROUGE, "apes": dict(apes or {})}
+        points = []
+        for gamma in GAMMAS:
+            texts = write_news(folder, gamma, "validation", overrides, model)
+            card = score(
+                texts, list(rows["references"]), list(rows["source"]), metrics=metrics, progress=False
+            )
+            means = {"apes": card["apes"].mean["apes"], "rouge1": card["rouge"].mean["rouge1"]}
+            points.append({"beta": 0.0, "gamma": gamma, **means, "words": report.mean_words(texts)})
+        return points
+
+    points = report.kept(folder / "tuning" / f"{Path(model).name}.json", measure)
+    best = max(points, key=lambda point: (point["apes"] + 100 * point["rouge1"], -point["gamma"]))
+    return {"beta": 0.0, "gamma": best["gamma"], "points": points}
+
+
 def summarize(
     model: Any,
     tokenizer: Any,
@@ -287,7 +367,10 @@ def shuffled(text: str, seed: int) -> str:
 
 
 def score_study(
-    folder: Path, overrides: Sequence[str] = (), apes: Mapping[str, Any] | None = None
+    folder: Path,
+    overrides: Sequence[str] = (),
+    apes: Mapping[str, Any] | None = None,
+    news: str | None = None,
 ) -> dict[str, Any]:
     """Every system scored with intervals, and each APESO compared with the baseline by paired tests.
 
@@ -295,6 +378,7 @@ def score_study(
         folder: of the study, trained.
         overrides: as for the runs.
         apes: options of the metric, such as another reader.
+        news: a summarizer that is scored without and with the same entity penalty, such as "news".
     """
     from summarily.metrics.resampling import paired_test
     from summarily.metrics.scorecard import score
@@ -306,6 +390,14 @@ def score_study(
     sources, references = list(rows["source"]), list(rows["references"])
     gold = [texts[0] for texts in references]
     written = write_summaries(folder, penalties, overrides)
+    compared = list(COMPARED)
+    if news:
+        penalties["news"] = choose_news_gamma(folder, overrides, apes, news)
+        gammas = {name: penalties["news"]["gamma"] if penalised else 0.0 for name, penalised in NEWS.items()}
+        written |= {
+            name: write_news(folder, gamma, "test", overrides, news) for name, gamma in gammas.items()
+        }
+        compared.append(("news, entity penalty", "news"))
     length = round(report.mean_words(written["APESO"]))  # longer summaries answer more questions
     systems = {
         "source": sources,
@@ -331,7 +423,7 @@ def score_study(
             "apes_interval": [low, high],
             "words": report.mean_words(systems[name]),
         }
-    for name, other in COMPARED:
+    for name, other in compared:
         tests = {
             key: paired_test(
                 cards[name][metric].per_example[key],
@@ -359,12 +451,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--scale", type=float, default=1.0, help="multiplies the steps of every stage (default: %(default)s)"
     )
     parser.add_argument("--reader", help="of APES, in place of the light preset's")
+    parser.add_argument(
+        "--news",
+        default="news",
+        help="a summarizer to search with the same entity penalty (default: %(default)s)",
+    )
+    parser.add_argument("--no-news", dest="news", action="store_const", const=None, help="leave it out")
 
 
 def run(options: argparse.Namespace) -> int:
     """Run or go on with the study, then write `study.json` and `STUDY.md`."""
     folder = Path(options.output)
     train(folder, options.data, tuple(options.set), options.jobs, options.scale)
-    study = score_study(folder, options.set, {"reader": options.reader} if options.reader else None)
+    study = score_study(
+        folder, options.set, {"reader": options.reader} if options.reader else None, options.news
+    )
     report.write(folder, study, document(study), name="STUDY.md")
     return 0

@@ -197,7 +197,7 @@ def make_cells(
             f"self_critical.rl_gamma={GAMMAS[0]}",
             f"self_critical.rl_gamma_end={GAMMAS[1]}",
             f"self_critical.sample_temperature={TEMPERATURE}",
-            f"evaluation.metrics={_inline([part.metric for part in parts.values()])}",
+            f"evaluation.metrics={_inline(list(dict.fromkeys(part.metric for part in parts.values())))}",
             *chosen,
         )
         cells.append(cell(name, start, steps, *common, *own, recipe=RECIPE))
