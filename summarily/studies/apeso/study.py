@@ -7,6 +7,7 @@ on validation articles. All summaries of held-out articles are scored by APES an
 the references, and the references with their words shuffled.
 
     summarily study apeso --data FOLDER
+    summarily study apeso --data FOLDER --models baseline/hub apeso/hub    (of the recipes pointer_generator and apeso)
 """
 
 from __future__ import annotations
@@ -167,13 +168,41 @@ def load_run(folder: Path, run: str) -> tuple[Any, Any]:
     return AutoModelForSeq2SeqLM.from_pretrained(hub).eval(), AutoTokenizer.from_pretrained(hub)
 
 
+class Origin(NamedTuple):
+    """Where the texts of a study come from: a recipe with overrides, and the folder of its data."""
+
+    recipe: str
+    overrides: list[str]
+    data: str | None
+
+
+def origin(folder: Path) -> Origin:
+    """Of the small study its own files, or, for models that were given, CNN/DailyMail in its published split."""
+    given = folder / "origin.json"
+    return Origin(**read_json(given, dict)) if given.is_file() else Origin(RECIPE, [], str(folder / "data"))
+
+
+def keep_models(folder: Path, baseline: Path, apeso: Path, data: str | None, articles: int) -> None:
+    """Let the study be of trained models: they are copied to where its runs would be, and the texts are others."""
+    for run, place in ((BASELINE, baseline), (APESO, apeso)):
+        report.kept_copy(folder / run / "hub", place, "--models")
+    held_out = [
+        "data.files.train=news/cnndm/validation.jsonl.xz",  # none is learned from
+        "data.limits.train=1",
+        "data.limits.validation=100",
+        f"data.limits.test={articles}",
+    ]
+    report.kept(folder / "origin.json", Origin("apeso", held_out, data)._asdict)
+
+
 def encoded_rows(folder: Path, split: str, tokenizer: Any, overrides: Sequence[str] = ()) -> Any:
     """An encoded split, gold positions of entities included."""
     from summarily.modeling.training.corpora import encode, load_corpus
     from summarily.modeling.training.recipe import load_recipe
 
-    section = load_recipe(RECIPE, ["data.entities=true", *overrides]).data
-    return encode(load_corpus(section, folder / "data")[split], tokenizer, section, split)
+    place = origin(folder)
+    section = load_recipe(place.recipe, ["data.entities=true", *place.overrides, *overrides]).data
+    return encode(load_corpus(section, place.data)[split], tokenizer, section, split)
 
 
 def write_summaries(
@@ -386,7 +415,8 @@ def score_study(
     from summarily.modeling.training.recipe import load_recipe
 
     penalties = choose_penalties(folder, overrides, apes)
-    rows = load_corpus(load_recipe(RECIPE, overrides).data, folder / "data")["test"]
+    place = origin(folder)
+    rows = load_corpus(load_recipe(place.recipe, [*place.overrides, *overrides]).data, place.data)["test"]
     sources, references = list(rows["source"]), list(rows["references"])
     gold = [texts[0] for texts in references]
     written = write_summaries(folder, penalties, overrides)
@@ -435,10 +465,13 @@ def score_study(
         result["tests"].append({"system": name, "other": other, **tests})
     result |= {"penalties": penalties, "entities": measure_entities(folder, overrides)}
     runs = [name + ending for ending in PHASES for name in ("baseline", "apeso")]
-    result["deltas"] = [load_run(folder, run)[0].config.delta for run in runs if run.startswith("apeso")]
+    finished = [run for run in (*STAGES, *runs) if (folder / run / "result.json").is_file()]
+    trained = [run for run in finished if run.startswith("apeso")]
+    result["deltas"] = [load_run(folder, run)[0].config.delta for run in trained]
+    result["parameters"] = load_run(folder, APESO)[0].num_parameters()
     result["questions"] = cards["baseline"]["apes"].counts["questions"]
     result["signatures"] = list(report.signatures(cards["baseline"]).values())
-    result["runs"] = {run: read_json(folder / run / "result.json") for run in (*STAGES, *runs)}
+    result["runs"] = {run: read_json(folder / run / "result.json") for run in finished}
     return result
 
 
@@ -449,6 +482,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     report.add_arguments(parser, "runs/study-apeso", jobs=2)
     parser.add_argument(
         "--scale", type=float, default=1.0, help="multiplies the steps of every stage (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--models",
+        nargs=2,
+        metavar="FOLDER",
+        help="a trained pointer-generator and an APESO to score on CNN/DailyMail, in place of training small ones",
+    )
+    parser.add_argument(
+        "--articles", type=int, default=1000, help="of the test split, with --models (default: %(default)s)"
     )
     parser.add_argument("--reader", help="of APES, in place of the light preset's")
     parser.add_argument(
@@ -462,7 +504,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Run or go on with the study, then write `study.json` and `STUDY.md`."""
     folder = Path(options.output)
-    train(folder, options.data, tuple(options.set), options.jobs, options.scale)
+    if options.models:
+        keep_models(folder, *map(Path, options.models), options.data, options.articles)
+    else:
+        train(folder, options.data, tuple(options.set), options.jobs, options.scale)
     study = score_study(
         folder, options.set, {"reader": options.reader} if options.reader else None, options.news
     )

@@ -111,27 +111,10 @@ def train(
             run_cells([stage], folder, str(folder / "data"), jobs)
             model = folder / name / "hub"
         start = model
-    keep_start(start, folder / START / "hub")
+    report.kept_copy(folder / START / "hub", start, "--start")
     factors = measure_factors(folder, overrides)
     cells = make_cells(folder / START / "hub", factors, steps, rate, overrides)
     run_cells(cells, folder, str(folder / "data"), jobs)
-
-
-def keep_start(start: Path, place: Path) -> None:
-    """Copy the model that all runs start from, unless it is there; refuse another one in the folder of a study."""
-    import shutil
-
-    from summarily.support.files import is_complete, write_folder
-
-    weights = start / "model.safetensors"
-    if not weights.is_file():
-        raise InputError(f"{start} has no model.safetensors; give the folder of a trained model by --start.")
-    if not is_complete(place):
-        write_folder(place, lambda partial: shutil.copytree(start, partial, dirs_exist_ok=True))
-    elif weights.read_bytes() != (place / "model.safetensors").read_bytes():
-        raise InputError(
-            f"{place.parent.parent} began with another start than {start}; choose another folder by --output."
-        )
 
 
 def measure_factors(folder: Path, overrides: Sequence[str] = (), articles: int = 64) -> dict[str, float]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import lzma
 
 import pytest
 
@@ -12,6 +13,7 @@ from summarily.modeling.training.tokenizers import train_tokenizer
 from summarily.studies.apeso import report as study_report
 from summarily.studies.apeso import study
 from summarily.studies.copying import learning_to_copy
+from summarily.support.errors import InputError
 from tests.modeling.tiny_t5 import T5_SIZES, tiny_t5
 from tests.summarily.studies.small_study import SETTINGS, run_here, write_news
 
@@ -59,6 +61,23 @@ def test_the_verdict_follows_the_interval(low, high, said):
     assert (
         study_report.verdict(results(low, high)).count(said) == 2
     )  # than the baseline, and than the longer one
+
+
+def write_cnndm(folder) -> str:
+    """Invented articles in the published split; sources are longer than what is read in training."""
+    place = folder / "news" / "cnndm"
+    place.mkdir(parents=True)
+    for split, count in (("validation", 4), ("test", 5)):
+        with lzma.open(place / f"{split}.jsonl.xz", "wt") as file:
+            for i in range(count):
+                article = f"The bank of Oslo opened hall {i}. It rained in Bergen.\n\n" + "Nobody came. " * 10
+                row = {
+                    "id": f"{split}{i}",
+                    "article": article,
+                    "highlights": ["The bank of Oslo opened", "It rained"],
+                }
+                file.write(json.dumps(row) + "\n")
+    return str(folder)
 
 
 def tiny_news(folder) -> str:
@@ -112,3 +131,16 @@ def test_the_study_trains_chooses_and_scores(tmp_path, monkeypatch, capsys):
     assert study.run(options) == 0
     assert {path: path.stat().st_mtime_ns for path in (folder / "summaries").iterdir()} == before
     assert len(started) == len(study.STAGES) + len(RUNS), "finished runs are not run again"
+    given = [str(folder / run / "hub") for run in (study.BASELINE, study.APESO)]
+    scored = tmp_path / "given"
+    place = ["--output", str(scored), "--data", write_cnndm(tmp_path / "data")]
+    options = parser.parse_args(["--models", *given, *place, "--articles", "3", "--no-news"])
+    assert study.run(options) == 0
+    assert len(started) == len(study.STAGES) + len(RUNS), "models that are given are not trained"
+    stored = json.loads((scored / "study.json").read_text())
+    assert stored["examples"] == 3 and stored["runs"] == {} and "news" not in stored["rows"]
+    text = (scored / "STUDY.md").read_text()
+    assert "recipes `pointer_generator` and `apeso`" in text and "## Runs" not in text
+    options.models[0] = options.models[1]
+    with pytest.raises(InputError, match="began with another start"):
+        study.run(options)
