@@ -12,6 +12,7 @@ import itertools
 import json
 import os
 import shutil
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import fsum
@@ -256,11 +257,13 @@ def poisson_draws(first: int, n: int, resamples: int = RESAMPLES, seed: int = 0)
         >>> bool((whole[:, 250:] == poisson_draws(250, 350, 4)).all()), float(whole[0].sum())
         (True, 600.0)
     """
-    blocks = range(first // _BLOCK, (first + n - 1) // _BLOCK + 1)
-    drawn = [np.random.default_rng([seed, block]).poisson(1.0, (resamples, _BLOCK)) for block in blocks]
-    start = first - blocks[0] * _BLOCK
-    found = np.concatenate(drawn, 1)[:, start : start + n]
-    return np.concatenate([np.ones((1, n)), found.astype(float)])
+    found = np.ones((1 + resamples, n))
+    for block in range(first // _BLOCK, (first + n - 1) // _BLOCK + 1):
+        drawn = np.random.default_rng([seed, block]).poisson(1.0, (resamples, _BLOCK))
+        start = block * _BLOCK - first
+        low, high = max(start, 0), min(start + _BLOCK, n)
+        found[1:, low:high] = drawn[:, low - start : high - start]
+    return found
 
 
 # --- the stream -------------------------------------------------------------------------------------------
@@ -299,58 +302,133 @@ def score_stream(
         >>> card.rows, card.errors, card["rouge"].mean["rouge1"]
         (2, 1, 0.75)
     """
-    if on_error not in ERRORS:
-        raise InputError(f"on_error is {on_error!r}; expected {' or '.join(map(repr, ERRORS))}.")
-    if window < 1:
-        raise InputError(f"window is {window}; expected a positive number of rows.")
     chosen, skipped = load_all(metrics, preset)
     names = columns or Columns()
 
     def read() -> Iterator[Any]:
         return stream_table(rows, names.names, split, config) if isinstance(rows, str) else iter(rows)
 
-    statistics = _statistics(chosen, rows, read, names, on_error, window)
-    signatures = {label: str(metric.signature(statistics[label])) for label, metric in chosen.items()}
-    sums = {label: _Sums(metric, RESAMPLES) for label, metric in chosen.items()}
-    described = {
-        "signatures": signatures,
-        "window": window,
-        "confidence": confidence,
-        "input": _identity(rows),
-    }
-    kept = _Kept(Path(output), described) if output is not None else None
-    done = kept.resume(sums) if kept else _Progress()
-    stream = read()
-    if done.read:
-        next(itertools.islice(stream, done.read, done.read), None)
-    from tqdm.auto import tqdm
+    once = isinstance(rows, Iterator)
+    stream = Stream(chosen, skipped, read, once, _identity(rows), names, confidence, output, on_error, window)
 
-    disable = None if progress is None else not progress
-    with tqdm(desc="scoring", unit=" rows", initial=done.read, disable=disable, leave=False) as bar:
-        while part := list(itertools.islice(stream, window)):
-            examples, places, errors = _examples(part, done.read, names, on_error)
-            if examples:
-                order = grouped_by_reference(examples)
-                tallies = score_rows(chosen, examples, statistics, order, False)
-                draws = None if confidence is None else poisson_draws(done.scored, len(examples))
-                for label, tally in tallies.items():
-                    sums[label].add(tally, draws)
+    def windows() -> Iterator[Window]:
+        left = read()
+        first = stream.done.read
+        if first:
+            next(itertools.islice(left, first, first), None)
+        while part := list(itertools.islice(left, window)):
+            yield stream.score(first, part)
+            first += len(part)
+
+    return stream.add_up(windows(), progress)
+
+
+class Stream:
+    """A stream that is about to be scored: what was asked for, checked, and how far an earlier run has come."""
+
+    def __init__(
+        self,
+        metrics: Mapping[str, Metric],
+        skipped: dict[str, str],
+        read: Callable[[], Iterator[Any]],
+        once: bool,
+        identity: Any,
+        columns: Columns,
+        confidence: float | None,
+        output: str | os.PathLike[str] | None,
+        on_error: str,
+        window: int,
+    ):
+        if on_error not in ERRORS:
+            raise InputError(f"on_error is {on_error!r}; expected {' or '.join(map(repr, ERRORS))}.")
+        if window < 1:
+            raise InputError(f"window is {window}; expected a positive number of rows.")
+        self.skipped, self.confidence = skipped, confidence
+        self.statistics = _statistics(metrics, once, read, columns, on_error, window)
+        self.signatures = signatures_of(metrics, self.statistics)
+        self.score = WindowScorer(metrics, self.statistics, columns, on_error)
+        self.sums = {label: _Sums(metric, RESAMPLES) for label, metric in metrics.items()}
+        described = {
+            "signatures": self.signatures,
+            "window": window,
+            "confidence": confidence,
+            "input": identity,
+        }
+        self.kept = _Kept(Path(output), described) if output is not None else None
+        self.done = self.kept.resume(self.sums) if self.kept else _Progress()
+
+    def add_up(self, windows: Iterator[Window], progress: bool | None) -> Streamed:
+        """The scores of windows that come in the order of their rows, wherever they were scored."""
+        from tqdm.auto import tqdm
+
+        done, kept = self.done, self.kept
+        disable = None if progress is None else not progress
+        with tqdm(desc="scoring", unit=" rows", initial=done.read, disable=disable, leave=False) as bar:
+            for window in windows:
+                if window.places:
+                    n = len(window.places)
+                    draws = None if self.confidence is None else poisson_draws(done.scored, n)
+                    for label, tally in window.tallies.items():
+                        self.sums[label].add(tally, draws)
+                    if kept:
+                        kept.write(done, window.places, window.tallies)
+                done.read += window.rows
+                done.scored += len(window.places)
+                done.errors += len(window.errors)
                 if kept:
-                    kept.write(done, places, tallies)
-            done.read += len(part)
-            done.scored += len(examples)
-            done.errors += len(errors)
-            if kept:
-                kept.keep(done, errors, sums)
-            bar.update(len(part))
-    if not done.scored:
-        raise InputError(f"there are no rows to score ({done.errors} could not be read).")
-    scores: dict[str, Score] = {
-        label: total.score(label, statistics[label], confidence) for label, total in sums.items()
-    }
-    if kept:
-        kept.finish(done)
-    return Streamed(scores, skipped, done.scored, done.errors)
+                    kept.keep(done, window.errors, self.sums)
+                bar.update(window.rows)
+        if not done.scored:
+            raise InputError(f"there are no rows to score ({done.errors} could not be read).")
+        scores: dict[str, Score] = {
+            label: total.score(label, self.statistics[label], self.confidence)
+            for label, total in self.sums.items()
+        }
+        if kept:
+            kept.finish(done)
+        return Streamed(scores, self.skipped, done.scored, done.errors)
+
+
+def signatures_of(metrics: Mapping[str, Metric], statistics: Mapping[str, Any]) -> dict[str, str]:
+    return {label: str(metric.signature(statistics[label])) for label, metric in metrics.items()}
+
+
+@dataclass
+class Window:
+    """What became of a window of rows: the places of those that were scored, and the others with the reason."""
+
+    rows: int
+    places: list[int]
+    errors: list[dict[str, Any]]
+    tallies: dict[str, Tally]
+
+
+class WindowScorer:
+    """Scores windows of rows, each as if it were the only one.
+
+    A text is encoded beside others, and how they are rounded depends on who they are: so nothing that was encoded for
+    one window is used in another, and a window has the same scores in any process and after any stop.
+
+    Example:
+        >>> from summarily.metrics import load
+        >>> score = WindowScorer({"rouge": load("rouge")}, {"rouge": None}, Columns(), "stop")
+        >>> score(7, [{"prediction": "a cat", "reference": "a dog"}]).places
+        [7]
+    """
+
+    def __init__(
+        self, metrics: Mapping[str, Metric], statistics: Mapping[str, Any], columns: Columns, on_error: str
+    ):
+        self.metrics, self.statistics = metrics, statistics
+        self.columns, self.on_error = columns, on_error
+
+    def __call__(self, first: int, rows: Sequence[Any]) -> Window:
+        examples, places, errors = _examples(rows, first, self.columns, self.on_error)
+        if (encoding := sys.modules.get("summarily.metrics.encoding")) is not None:
+            encoding.forget()
+        order = grouped_by_reference(examples)
+        tallies = score_rows(self.metrics, examples, self.statistics, order, False) if examples else {}
+        return Window(len(rows), places, errors, tallies)
 
 
 @dataclass
@@ -404,7 +482,7 @@ def _example(row: Any, columns: Columns) -> Example:
 
 def _statistics(
     metrics: Mapping[str, Metric],
-    rows: Any,
+    once: bool,
     read: Callable[[], Iterator[Any]],
     columns: Columns,
     on_error: str,
@@ -415,7 +493,7 @@ def _statistics(
     found: dict[str, Any] = dict.fromkeys(metrics)
     if not counting:
         return found
-    if isinstance(rows, Iterator):
+    if once:
         raise InputError(
             f"{', '.join(counting)} counts words over the whole corpus before the first row is scored, and an iterator "
             "can be read once; give a file, a data set or a list, or idf=False."

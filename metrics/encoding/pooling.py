@@ -39,4 +39,5 @@ class MeanPooling:
             "pooling": "mean",
             "tokenizer": shared.tokenizer_name,
             "truncation": shared.max_length,
+            "dtype": shared.unusual_dtype,
         }

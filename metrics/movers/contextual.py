@@ -60,6 +60,7 @@ class ContextualEmbedder(Embedder):
             "context": self.context,
             "tokenizer": shared.tokenizer_name,
             "truncation": shared.max_length,
+            "dtype": shared.unusual_dtype,
         }
 
     def requests(self, distinct: Collection[str]) -> list[Request]:

@@ -17,7 +17,7 @@ from summarily.metrics.base import Example, Metric, Values, count_empty, distinc
 from summarily.metrics.explanations import Moves, Plan
 from summarily.metrics.movers.bags import Bag, describe, fit, too_many
 from summarily.metrics.movers.static import StaticEmbedder
-from summarily.metrics.options import PRESETS, EncoderOptions, StopWords, one_of
+from summarily.metrics.options import DTYPES, PRESETS, EncoderOptions, StopWords, one_of
 from summarily.metrics.references import combined
 from summarily.support import models, weights
 from summarily.support import text as text_rules
@@ -115,6 +115,7 @@ class Vert(Metric):
         alpha: the largest distance, which also counts where a text has no word with a vector.
         stop_words: True for `text.STOP_WORDS`, False for none, or your own words.
         multi_reference: "mean" over the references, as the paper, or "max" of VERT.
+        dtype: of the encoder (see `encoding.encoder`); InferSent runs in float32 alone.
 
     Example:
         >>> round(Vert().compute(["go left and then right"], ["go right and then left"]).mean["vert_distance"], 3)
@@ -143,6 +144,7 @@ class Vert(Metric):
         alpha: float = 5.0,
         stop_words: bool | Collection[str] = True,
         multi_reference: str = "mean",
+        dtype: str = "float32",
     ):
         if not (math.isfinite(alpha) and alpha > 0):
             raise InputError(f"alpha={alpha}; expected a positive number.")
@@ -150,6 +152,7 @@ class Vert(Metric):
         self.model = model or ("minilm" if preset == "light" else None)
         self.revision = revision
         self.device = device
+        self.dtype = one_of("dtype", dtype, DTYPES)
         self.alpha = float(alpha)
         self.multi_reference = one_of("multi_reference", multi_reference, ("mean", "max"))
         self.stop_words = StopWords.of(stop_words)
@@ -180,10 +183,12 @@ class Vert(Metric):
         model = self._model()
         config = Path(model).expanduser() / "config.json"
         if config.is_file() and read_json(config, dict).get("model_type") == _INFERSENT:
+            if self.dtype != "float32":
+                raise InputError(f"dtype={self.dtype!r}: InferSent runs in float32; leave dtype= out.")
             return InferSent(weights.resolve(model), self.device)
         from summarily.metrics.encoding.pooling import MeanPooling
 
-        return MeanPooling(EncoderOptions(model, self.revision, self.device))
+        return MeanPooling(EncoderOptions(model, self.revision, self.device, dtype=self.dtype))
 
     def signature_fields(self, statistics: Any) -> dict[str, Any]:
         return {

@@ -655,6 +655,17 @@ class PointerGeneratorForConditionalGeneration(
         finally:
             self.config.vocab_size = size
 
+    def prepare_inputs_for_generation(
+        self, input_ids, next_sequence_length=None, past_key_values=None, **kwargs
+    ):
+        """As in transformers. A summary that goes on from a cache has been read as far as the cache says: there is no
+        mask of it to tell what is new."""
+        if next_sequence_length is None and past_key_values is not None:
+            next_sequence_length = input_ids.shape[1] - past_key_values.get_seq_length()
+        return super().prepare_inputs_for_generation(
+            input_ids, next_sequence_length=next_sequence_length, past_key_values=past_key_values, **kwargs
+        )
+
     def _prepare_cache_for_generation(self, generation_config, model_kwargs, *args, **kwargs):
         """`generate` would make a cache of keys and values; the state of an LSTM is another."""
         if generation_config.cache_implementation is not None:

@@ -12,7 +12,10 @@ import torch
 
 from summarily.modeling.attention.lsh import bucket_factors, draw_rotations, lsh_attention
 from summarily.modeling.attention.masks import MASKED_TWIN, MECHANISMS, attention_pattern
-from summarily.modeling.attention.window import plan_window, window_mask
+from summarily.modeling.attention.window_plan import (
+    plan_window,
+    window_mask,
+)
 from summarily.spaces.serving import check_length
 from summarily.support.errors import InputError
 from summarily.support.markup import line_chart, note, shaded_words, svg, table

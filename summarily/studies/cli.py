@@ -26,6 +26,10 @@ STUDIES = {
         "summarily.studies.bleurt.study",
         "our small BLEURT: signals of other metrics, then people's ratings",
     ),
+    "bleurt-summaries": (
+        "summarily.studies.bleurt.summaries",
+        "our small BLEURT learns which of two summaries people prefer, tested on whole sets",
+    ),
     "long": (
         "summarily.studies.long.study",
         "LED and RED on papers: by length, starts, window and attention",

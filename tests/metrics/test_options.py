@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from summarily.metrics import encoding
+from summarily.metrics import encoding, load
 from summarily.metrics.options import EncoderOptions, StopWords, at_least, between, flag, limit, one_of
 from summarily.support import text, weights
 from summarily.support.errors import InputError
@@ -80,3 +80,29 @@ def test_stop_words_have_a_name_for_signatures():
     for wrong in ("the", 3, [3], ["a", None]):
         with pytest.raises(InputError, match="expected True, False, or a collection of words"):
             StopWords.of(wrong)
+
+
+GIVEN = {
+    "model": "somebody/model", "revision": "v2", "device": "cpu", "max_length": 40, "dtype": "bfloat16",
+    "token_budget": 99, "cache_folder": "here",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("name", "more", "expected"),
+    [
+        ("bertscore", {"prefix_space": True}, {"prefix_space": True}),
+        ("bertscore", {}, {}),
+        ("bartscore", {"variant": "embedding", "side": "decoder"}, {"side": "decoder"}),
+        ("moverscore", {}, {}),
+    ],
+)
+def test_what_a_metric_is_told_about_its_encoder_it_passes_on(name, more, expected):
+    assert load(name, **GIVEN, **more).reading == EncoderOptions(**GIVEN, **expected)
+
+
+@pytest.mark.parametrize("name", ["bertscore", "bartscore", "moverscore"])
+def test_what_it_is_not_told_stays_open(name):
+    reading = load(name, model="somebody/model").reading
+    expected = EncoderOptions("somebody/model", side=reading.side, prefix_space=reading.prefix_space)
+    assert reading == expected and reading.dtype == "float32"

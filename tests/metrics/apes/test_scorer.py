@@ -8,6 +8,7 @@ import pytest
 from summarily.metrics import load
 from summarily.metrics.apes.readers import load_reader
 from summarily.metrics.apes.scorer import Apes
+from summarily.metrics.base import make_examples
 from summarily.metrics.resampling import mean_intervals
 from summarily.support.cloze.entities import Entities
 from summarily.support.cloze.marks import Answer, candidates
@@ -107,6 +108,38 @@ def test_entities_of_the_source_are_possible_answers():
     assert with_source.per_example["apes_entities"] == [2.0]
     assert without.per_example["apes_entities"] == [1.0]
     assert (with_source.mean["apes"], without.mean["apes"]) == (0.0, 50.0), "the distractor stands first"
+
+
+SOURCE = (
+    "It was cold when Arsenal won at Burnley. The goal of Aaron Ramsey was enough, and Chelsea now lead the EPL by four "
+    "points. Arsenal's manager was pleased, and so were fans of Chelsea in the EPL."
+)
+
+
+def test_what_the_card_shows_is_asked():
+    """The card's example: the recogniser misses the first word of the reference, and the source has it."""
+    reference = "Arsenal beat Burnley 1-0 in the EPL."
+    score = Apes(reader="first").compute([reference], [reference], [SOURCE])
+    assert [(asked.question, asked.answer) for asked in score.explain(0).questions] == [
+        ("____ beat Burnley 1-0 in the EPL.", "Arsenal"),
+        ("Arsenal beat ____ 1-0 in the EPL.", "Burnley"),
+        ("Arsenal beat Burnley 1-0 in the ____.", "EPL"),
+    ]
+
+
+def test_entities_of_texts_without_capitals_are_looked_for_with_those_of_the_source(monkeypatch):
+    metric = Apes(reader="first")
+    read: list[str] = []
+    recognise = metric._recogniser
+    monkeypatch.setattr(metric, "_recogniser", lambda texts: read.extend(texts) or recognise(texts))
+    source = "On Monday Angela Merkel flew to Oslo with Jens Stoltenberg."
+    metric.read(make_examples(["jens stoltenberg flew ."], ["angela merkel flew to oslo ."], [source]))
+    assert set(read) == {source, "Angela Merkel flew to Oslo .", "Jens Stoltenberg flew ."}
+    read.clear()
+    metric.read(make_examples(["merkel flew ."], ["On Monday Angela Merkel flew."]))
+    assert set(read) == {"On Monday Angela Merkel flew.", "Merkel flew ."}, "or of the references"
+    monkeypatch.undo()
+    assert "|case:restored|" in str(metric.signature())
 
 
 def test_naming_everybody_does_not_help_the_reader_that_takes_the_first():

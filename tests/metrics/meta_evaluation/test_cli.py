@@ -52,7 +52,13 @@ def test_agreement_of_a_table_on_the_terminal_and_as_a_page(run, judged, tmp_pat
     assert "30 summaries of 10 inputs by 3 systems" in out
     assert "rougeL (baseline)" in out and "wms" in out
     page = (tmp_path / "out.html").read_text()
-    assert page.startswith("<!doctype html>") and page.count("<svg") == 3
+    assert page.startswith("<!doctype html>") and page.count("<svg") == 4
+    assert out.startswith("Trust "), "the answer comes first"
+    answer = out.splitlines()[0]
+    assert f"<p class=verdict>{answer}</p>" in page and page.index(answer) < page.index("<svg") < page.index(
+        "<table"
+    )
+    assert "prefers-color-scheme:dark" in page and 'name="viewport"' in page and "#000000" not in page
     assert "http://" not in page.replace("http://www.w3.org", "") and "src=" not in page, "nothing is fetched"
 
 

@@ -226,3 +226,17 @@ def test_infersent_reads_many_texts_in_batches(infersent, monkeypatch):
     assert np.allclose(encoder.embed(texts), whole, atol=1e-6) and whole.shape == (5, 32)
     assert len({tuple(row.round(4)) for row in whole}) == 5
     assert encoder.truncated(texts) == [False] * 5 and encoder.requests(texts) == []
+
+
+def test_an_encoder_in_bfloat16_is_signed_and_infersent_refuses_it(infersent):
+    texts = ["Snow fell in Oslo."], ["Oslo had snow."]
+    plain, half = (load("vert", model=checkpoint("bert"), **more) for more in ({}, {"dtype": "bfloat16"}))
+    assert "|dtype:bfloat16|" in str(half.signature()) and "dtype" not in str(plain.signature())
+    exact, near = (metric.compute(*texts).mean for metric in (plain, half))
+    assert near["vert_distance"] == exact["vert_distance"], "words are not encoded"
+    assert near["vert_similarity"] != exact["vert_similarity"]
+    assert near["vert_similarity"] == pytest.approx(exact["vert_similarity"], abs=0.02)
+    with pytest.raises(InputError, match="InferSent runs in float32"):
+        load("vert", model=infersent, dtype="bfloat16").signature()
+    with pytest.raises(InputError, match="dtype='int8'"):
+        load("vert", dtype="int8")

@@ -1,4 +1,4 @@
-"""The corpus of questions: collections, splits, copies left out, only questions that can be answered; truecasing."""
+"""The corpus of questions: collections, splits, copies left out, only questions that can be answered."""
 
 from __future__ import annotations
 
@@ -23,7 +23,6 @@ from summarily.modeling.training.cloze_corpus import (
     split_of,
     write_corpus,
 )
-from summarily.studies.apes.truecasing import Truecaser
 from summarily.support.errors import InputError
 from summarily.support.sample import load_sample
 
@@ -116,13 +115,6 @@ def split_of_reading(reading, readings):
     """The id is a hash of the passage, and the split follows from it."""
     number = int(reading.id[:8], 16) % 100
     return "train" if number < 80 else "dev" if number < 90 else "test"
-
-
-def test_truecasing_restores_names_and_leaves_the_rest():
-    truecase = Truecaser(["The U.S. and Oslo met in May.", "We may go to Oslo, may we?", "Snow fell."])
-    assert truecase("snow fell in oslo . it may stop .") == "Snow fell in Oslo . It may stop ."
-    assert truecase("") == ""
-    assert truecase("unknown words stay") == "Unknown words stay"
 
 
 def cnndm_folder(folder):

@@ -51,6 +51,13 @@ def test_a_file_is_synced_before_it_takes_its_name(tmp_path, events):
     assert (tmp_path / "scores.json").read_text() == "{}"
 
 
+def test_what_is_synced_is_the_whole_content(tmp_path, monkeypatch):
+    sizes = []
+    monkeypatch.setattr(os, "fsync", lambda descriptor: sizes.append(os.fstat(descriptor).st_size))
+    write_atomically(tmp_path / "scores.json", "é" * 5)
+    assert sizes == [10]
+
+
 def test_a_file_has_the_usual_rights(tmp_path):
     before = os.umask(0o027)
     try:

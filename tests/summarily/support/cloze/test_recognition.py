@@ -21,6 +21,20 @@ def test_types_are_the_papers():
     assert found[4] == (), "money, dates and mountains are not asked about"
 
 
+def test_vectors_that_nobody_reads_are_not_computed(monkeypatch):
+    """Which is a third of the time; a recogniser that does read them keeps them."""
+    import spacy
+
+    own = Recogniser("spacy-small", None, 1)
+    assert recognition._pipeline(own.path).pipe_names == ["ner"]
+    listening = spacy.blank("en")
+    listening.add_pipe("tok2vec")
+    model = {"@architectures": "spacy.Tok2VecListener.v1", "width": 96}
+    listening.add_pipe("ner", config={"model": {"tok2vec": model}})
+    monkeypatch.setattr(spacy, "load", lambda path, exclude: listening)
+    assert recognition._pipeline("listening").pipe_names == ["tok2vec", "ner"]
+
+
 def test_a_text_is_read_once(monkeypatch, tmp_path):
     read: list[str] = []
     original = recognition.recognise
