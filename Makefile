@@ -6,7 +6,7 @@
 # make docs   the documentation, in build/site
 # make lint   ruff and mypy;  make bench  our speed beside the peers';  make slow  what takes minutes
 # make study-apeso       pointer-generator and APESO on news, resumable (about an hour)
-# make study-long        the thesis' experiments with long documents, resumable (about an hour)
+# make study-long        the thesis' experiments with long documents, resumable (many hours)
 # make study-self-critical  learning from ROUGE-L, WMS, SMS and S+WMS, resumable (about 45 minutes)
 # make study-attention   the papers' comparison of attention mechanisms, resumable (about 90 minutes)
 

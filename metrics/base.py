@@ -467,12 +467,15 @@ class Metric(ABC):
         """What has been seen so far; states add up (`a + b`), and `state.score()` is the result."""
         return State(self, make_examples(predictions, references, sources))
 
-    def reward(self, completions: Sequence[str], references: Sequence[Any], **columns: Any) -> list[float]:
-        """The main score of each completion (or `reward_key`), its sign turned if less is better: a reward for
-        reinforcement learning."""
+    def reward(
+        self, completions: Sequence[str], references: Sequence[Any], key: str | None = None, **columns: Any
+    ) -> list[float]:
+        """The main score of each completion (or `reward_key`), or that of `key`, its sign turned if less is better: a
+        reward for reinforcement learning."""
         score = self.compute(completions, references, columns.get("sources"))
-        key = Key(self.reward_key or score.main)
-        return [key.goodness(value) for value in score.per_example[key]]
+        known = {one: one for one in score.per_example}  # they know their direction
+        chosen = Key(known[key or self.reward_key or score.main])
+        return [chosen.goodness(value) for value in score.per_example[chosen]]
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.name!r}, preset={self.preset!r})"

@@ -11,6 +11,7 @@ import numpy as np
 from summarily.metrics import load, load_all
 from summarily.metrics.base import Example, Metric, make_examples
 from summarily.support.errors import InputError, MissingRequirement, SummarilyWarning
+from summarily.support.suggestions import did_you_mean
 
 
 def compute_metrics(
@@ -166,33 +167,38 @@ class ComputeMetrics:
         return [self.postprocess(text) for text in texts] if self.postprocess else texts
 
 
-def reward(metric: str, preset: str = "light", **options: Any) -> Reward:
-    """A picklable reward `(completions, references, **columns) -> list[float]`: the metric's main score.
+def reward(metric: str, preset: str = "light", key: str | None = None, **options: Any) -> Reward:
+    """A picklable reward `(completions, references, **columns) -> list[float]`: the metric's main score, or its `key`.
 
     BERTScore's is F here, not recall, which longer and longer texts would raise.
 
     Example:
         >>> reward("rouge")(["a cat sat"], references=["the cat sat"])
         [0.6666666666666666]
+        >>> reward("rouge", key="rouge1_recall")(["a cat"], references=["a cat sat down"])
+        [0.5]
     """
-    return Reward(metric, preset, options)
+    return Reward(metric, preset, options, key)
 
 
 class Reward:
     """See `reward`. Loads its metric when first called, so it travels to worker processes by name."""
 
-    def __init__(self, metric: str, preset: str, options: dict[str, Any]):
-        self.metric, self.preset, self.options = metric, preset, options
-        self.__name__ = f"{metric}_reward"  # TRL logs rewards by this name
+    def __init__(self, metric: str, preset: str, options: dict[str, Any], key: str | None = None):
+        self.metric, self.preset, self.options, self.key = metric, preset, options, key
+        self.__name__ = f"{key or metric}_reward"  # TRL logs rewards by this name
         self._loaded: Any = None
-        load(metric, preset=preset, **options).check()
+        loaded = load(metric, preset=preset, **options)
+        loaded.check()
+        if key is not None and key not in loaded.keys:
+            raise InputError(f"{metric} has no score {key!r};{did_you_mean(key, loaded.keys)}")
 
     def __call__(self, completions: Sequence[Any], references: Sequence[Any], **columns: Any) -> list[float]:
         if self._loaded is None:
             self._loaded = load(self.metric, preset=self.preset, **self.options)
         # TRL's chat format: a completion is a list with one message.
         texts = [c if isinstance(c, str) else c[-1]["content"] for c in completions]
-        return self._loaded.reward(texts, references, **columns)
+        return self._loaded.reward(texts, references, self.key, **columns)
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_loaded": None}

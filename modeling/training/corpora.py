@@ -612,9 +612,16 @@ def _encode_rows(
                 "data.starts = 'random' goes neither with data.entities nor with a tokenizer that copies unknown "
                 "words; both read a source from its beginning."
             )
-        cut = StartTokenizer(tokenizer, longest, section.starts, section.starts_seed)
+        # The prefix stays, wherever the rest of a source starts.
+        prefix = tokenizer(section.prefix, add_special_tokens=False)["input_ids"] if section.prefix else []
+        cut = StartTokenizer(tokenizer, longest - len(prefix), section.starts, section.starts_seed)
         pairs = zip(rows["source"], rows["id"], strict=True)
-        sources = [cut(text, example_id=identifier).input_ids for text, identifier in pairs]
+        sources = [
+            _behind_start(
+                prefix, cut(text.removeprefix(section.prefix), example_id=name).input_ids, tokenizer
+            )
+            for text, name in pairs
+        ]
         targets = tokenizer(text_target=rows["target"], max_length=section.max_target_tokens, **options)
         return {"input_ids": sources, "labels": targets["input_ids"]}
     # Both at once: the unknown words of a target are looked up among those of its source.
@@ -627,6 +634,12 @@ def _encode_rows(
 
         columns["salient_tokens"] = salient_tokens(tokenizer, rows["source"], rows["references"], longest)
     return columns
+
+
+def _behind_start(prefix: list[int], ids: list[int], tokenizer: PreTrainedTokenizerBase) -> list[int]:
+    """The ids with a prefix, behind the start token if they have one."""
+    start = int(bool(ids) and tokenizer.bos_token_id is not None and ids[0] == tokenizer.bos_token_id)
+    return [*ids[:start], *prefix, *ids[start:]]
 
 
 def texts(rows: Iterable[Mapping[str, Any]]) -> Iterator[str]:

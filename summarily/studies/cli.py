@@ -34,13 +34,17 @@ STUDIES = {
         "summarily.studies.long.study",
         "LED and RED on papers: by length, starts, window and attention",
     ),
+    "models": (
+        "summarily.studies.shipped",
+        "the table of shipped summarizers: ROUGE beside lead, seconds and megabytes",
+    ),
     "news": (
         "summarily.studies.news",
         "a summarizer of news beside lead-3, its base and published models",
     ),
     "self-critical": (
         "summarily.studies.self_critical.study",
-        "learning from ROUGE-L, WMS, SMS and S+WMS",
+        "learning from ROUGE-L, WMS, SMS, S+WMS, BERTScore and their mean",
     ),
 }
 

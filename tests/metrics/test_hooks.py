@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pickle
+
 import numpy as np
 import pytest
 from transformers import DataCollatorForSeq2Seq, EvalPrediction, Seq2SeqTrainer, Seq2SeqTrainingArguments
@@ -95,6 +97,15 @@ def test_mistakes_are_answered_before_or_at_the_first_call(tokenizer):
 def test_postprocess_is_applied_to_both_sides(tokenizer):
     hook = summarily.compute_metrics(tokenizer, postprocess=lambda text: "same")
     assert hook(EvalPrediction(np.array([[4]]), np.array([[6]])))["rouge1"] == 1.0
+
+
+def test_a_reward_may_be_another_score_of_its_metric():
+    recall = summarily.reward("rouge", key="rouge1_recall")
+    assert recall(["a cat"], references=["a cat sat down"]) == [0.5]
+    assert recall.__name__ == "rouge1_recall_reward"
+    assert pickle.loads(pickle.dumps(recall))(["a cat"], references=["a cat"]) == [1.0]
+    with pytest.raises(InputError, match="rouge has no score 'rouge1_recal'; did you mean 'rouge1_recall'"):
+        summarily.reward("rouge", key="rouge1_recal")
 
 
 def test_where_no_metric_is_named_recall_of_bertscore_comes_first(tokenizer, monkeypatch):

@@ -18,13 +18,13 @@ from summarily.metrics.meta_evaluation.correlation import coefficient, correlate
 from summarily.metrics.meta_evaluation.human import Judgements
 from summarily.metrics.resampling import mean_intervals
 from summarily.modeling.training.cloze_corpus import Reading, cnndm_article, read_rows, split_of
+from summarily.studies.baselines import KEYS, ROUGE
 from summarily.support.cloze.entities import Entities
 from summarily.support.cloze.marks import candidates
 from summarily.support.cloze.recognition import Mention, recogniser
 from summarily.support.cloze.truecasing import Truecaser, restored
 from summarily.support.text import sentences
 
-ROUGE_KEYS = ("rouge1", "rouge2", "rougeL")
 LEVELS = ("pooled", "input", "system")
 _CHUNK = 200
 Span = tuple[int, int, str]
@@ -202,7 +202,7 @@ def score_rows(
 
     references = [document.reference for document in documents]
     sources = [document.source for document in documents]
-    rouge = load("rouge")
+    rouge = load("rouge", **ROUGE)
     result: dict[str, Any] = {}
     for name, texts in rows.items():
         reads = apes.read(make_examples(list(texts), references, sources))
@@ -212,7 +212,7 @@ def score_rows(
             "entities": float(np.mean([read.mentions for read in reads])),
             "salient": float(np.mean([read.salient for read in reads])),
             "signature": str(apes.signature()),
-            **{key: 100 * scores[key] for key in ROUGE_KEYS if key in scores},
+            **{key: 100 * scores[key] for key in KEYS if key in scores},
         }
     return result
 
@@ -291,7 +291,7 @@ def rouge_by_references(judgements: Judgements) -> dict[str, dict[str, list[floa
     """ROUGE with the first n references, and with each reference alone: {"first 2": {"rouge1": [...]}, "only 3": ...}."""
     from summarily.metrics import load
 
-    rouge = load("rouge")
+    rouge = load("rouge", **ROUGE)
     most = min(map(len, judgements.references))
     found: dict[str, dict[str, list[float]]] = {}
     for n in range(most):
@@ -299,7 +299,7 @@ def rouge_by_references(judgements: Judgements) -> dict[str, dict[str, list[floa
             score = rouge.compute(
                 judgements.summaries, [references[cut] for references in judgements.references]
             )
-            found[name] = {key: score.per_example[key] for key in ROUGE_KEYS}
+            found[name] = {key: score.per_example[key] for key in KEYS}
     return found
 
 

@@ -18,6 +18,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from summarily.studies.baselines import KEYS
 from summarily.studies.report import kept, with_interval
 from summarily.support.inputs import read_json
 
@@ -292,7 +293,7 @@ def rows_report(folder: Path) -> list[str]:
         first = next(iter(found.values()))
         readers = list(found)
         header = ["summary", *(f"APES, {reader}" for reader in readers), "paper", "at most", "by chance"]
-        header += ["entities", "salient", "R-1", "R-2", "R-L"]
+        header += ["entities", "salient", "R-1", "R-2", "R-Lsum"]
         rows = [
             [
                 row,
@@ -302,7 +303,7 @@ def rows_report(folder: Path) -> list[str]:
                 f"{own['by_chance']:.1f}",
                 _beside(own["entities"], PAPER_ROWS.get(row, (None, None))[1], 2),
                 _beside(own["salient"], PAPER_ROWS.get(row, (None, None, None))[2], 2),
-                *(f"{own[key]:.1f}" if key in own else "" for key in ("rouge1", "rouge2", "rougeL")),
+                *(f"{own[key]:.1f}" if key in own else "" for key in KEYS),
             ]
             for row, own in first.items()
         ]

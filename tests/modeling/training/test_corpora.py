@@ -326,6 +326,15 @@ def test_random_starts_are_encoded_as_the_start_tokenizer_cuts(tmp_path):
     assert random["input_ids"][:] == [
         cut(text, example_id=name).input_ids for name, text in zip("abcd", texts, strict=True)
     ]
+    # A prefix stays where it is, behind the start token, and takes its room.
+    said = rows.map(lambda row: {"source": "word1 word2 " + row["source"]})
+    prefixed = encode(
+        said, tokenizer, DataSection(**options, starts="random", starts_seed=5, prefix="word1 word2 ")
+    )
+    shorter = StartTokenizer(tokenizer, 8, "random", seed=5)
+    for ids, name, text in zip(prefixed["input_ids"], "abcd", texts, strict=True):
+        first, *rest = shorter(text, example_id=name).input_ids
+        assert ids == [first, *tokenizer.convert_tokens_to_ids(["word1", "word2"]), *rest]
     beginning = encode(rows, tokenizer, DataSection(**options))
     assert all(len(ids) == 10 and ids[0] == 0 and ids[-1] == 2 for ids in beginning["input_ids"])
     assert random["input_ids"][:] != beginning["input_ids"][:]
