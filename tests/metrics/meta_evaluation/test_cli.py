@@ -201,3 +201,16 @@ def test_the_stored_results_give_the_recommendation_of_the_document():
     text = recommendation.recommend(load_results(recommendation.STORED))
     document = (Path(recommendation.__file__).parent / "README.md").read_text(encoding="utf-8")
     assert text in document, "summarily meta recommend says something else than the README"
+
+
+def test_the_picture_of_the_readme_is_of_the_stored_results(run, tmp_path):
+    from pathlib import Path
+
+    code, _, err = run("recommend", "--picture", tmp_path / "cost.svg")
+    assert code == 0, err
+    kept = load_results(recommendation.STORED)["human"]["realsumm"].columns
+    labels = {label for label in kept if not label.startswith(("rouge2", "rougeL"))}
+    stored = Path(recommendation.__file__).parent / "cost.svg"
+    for path in (tmp_path / "cost.svg", stored):
+        text = path.read_text(encoding="utf-8")
+        assert {label for label in kept if f">{label}</text>" in text} == labels, path

@@ -324,7 +324,7 @@ def test_signature_names_what_ran(name):
     static = str(load(name).signature())
     assert static.startswith(f"{name}|embeddings:static|vectors:glove-6b-50d@")
     text = str(contextual(name, layers=[1]).signature())
-    assert "|layers:1|context:text|" in text and "vectors" not in text
+    assert "|layers:1|context:sentence|" in text and "vectors" not in text
 
 
 @every_metric
