@@ -127,6 +127,37 @@ def test_what_the_card_shows_is_asked():
     ]
 
 
+# Figure 1 of Eyal, Baumel and Elhadad 2019 (example 3083 of the CNN/DailyMail test set): See et al., baseline, theirs.
+FIGURE_1 = [
+    "bolton will offer new contracts to emile heskey, 37, eidur gudjohnsen, 36, and adam bogdan, 27. heskey and gudjohnsen "
+    "joined on short-term deals in december. eidur gudjohnsen has scored five times in the championship .",
+    "bolton will offer new contracts to emile heskey, 37, eidur gudjohnsen, 36, and goalkeeper adam bogdan, 27. heskey and "
+    "gudjohnsen joined on short-term deals in december, and have helped neil lennon ’s side steer clear of relegation.",
+    "bolton will offer new contracts to emile heskey, 37, eidur gudjohnsen, 36, and goalkeeper adam bogdan, 27. lennon has "
+    "also fined midfielders barry bannan and neil danns two weeks wages this week.",
+]
+ASKED_1 = [
+    {"question": "goalkeeper @placeholder also rewarded with new contract", "answer": "adam bogdan"},
+    {
+        "question": "@placeholder and neil danns both fined by club after drinking incident",
+        "answer": "barry bannan",
+        "names": ["neil danns"],
+    },
+    {
+        "question": "barry bannan and @placeholder both fined by club after drinking incident",
+        "answer": "neil danns",
+        "names": ["barry bannan"],
+    },
+]
+
+
+def test_figure_1_comes_out_with_a_reader_that_knows():
+    """.33, .33 and 1.00: what the summaries mention decides, whoever reads."""
+    knows = {"goalkeeper": "adam bogdan", "@placeholder and": "barry bannan", "@entity": "neil danns"}
+    score = Apes(reader=Oracle(knows)).compute(FIGURE_1, questions=[ASKED_1] * 3)
+    assert score.per_example["apes"] == [pytest.approx(100 / 3), pytest.approx(100 / 3), 100.0]
+
+
 def test_entities_of_texts_without_capitals_are_looked_for_with_those_of_the_source(monkeypatch):
     metric = Apes(reader="first")
     read: list[str] = []

@@ -52,6 +52,15 @@ def people(*names: str) -> Entities:
 # --- the paper's example ------------------------------------------------------------------------------------
 
 
+def test_figure_3_with_its_article():
+    """The recogniser misses Arsenal at the start of the summary; the article's names are found by string."""
+    article = (
+        "Aaron Ramsey scored the only goal as Arsenal won at Burnley. The win keeps Arsenal in the race for the EPL title, "
+        "four points behind Chelsea."
+    )
+    assert readable(make_cloze(SUMMARY, source=article)) == FIGURE
+
+
 def test_figure_3_from_the_list_of_entities():
     cloze = make_cloze(SUMMARY, names=["Arsenal", "Burnley", "EPL", "Aaron Ramsey", "Chelsea"])
     assert readable(cloze) == FIGURE
