@@ -11,13 +11,15 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
-from summarily.metrics.explanations import Explanation
 from summarily.support.errors import InputError
 from summarily.support.inputs import checked_text, rows_of
 from summarily.support.keys import Key
 from summarily.support.version import __version__
+
+if TYPE_CHECKING:
+    from summarily.metrics.explanations import Explanation
 
 
 @dataclass(frozen=True, slots=True)

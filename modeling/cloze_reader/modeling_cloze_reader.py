@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import nn
@@ -17,10 +17,11 @@ from transformers.utils.generic import can_return_tuple
 from summarily.modeling.cloze_reader.configuration_cloze_reader import ClozeReaderConfig
 from summarily.modeling.cloze_reader.own_tokenizer import OwnTokenizer
 from summarily.modeling.cloze_reader.reader_output import (
+    Part,
     ReaderOutput,
+    batches,
     masked_answer_loss,
-    question_spans,
-    room_for_questions,
+    parts_of,
 )
 from summarily.modeling.recurrent import last_of, layer_weights, turned
 from summarily.support.cloze.marks import ENTITY, Answer, candidates, entity_number, relabel
@@ -370,8 +371,16 @@ class EncodedPassage:
     entities: dict[int, str]
 
     @property
+    def length(self) -> int:
+        return len(self.passage)
+
+    @property
+    def question_lengths(self) -> list[int]:
+        return list(map(len, self.questions))
+
+    @property
     def tokens(self) -> int:
-        return len(self.passage) + sum(map(len, self.questions))
+        return self.length + sum(self.question_lengths)
 
 
 def _weighted(
@@ -407,38 +416,15 @@ def _places(owner: torch.Tensor, owners: int) -> tuple[torch.Tensor, int]:
     return place, int(counts.max())
 
 
-class _Part(NamedTuple):
-    """Some questions of a passage: the number of the passage, that of the first question, and both as encoded."""
+def _batches(passages: Sequence[EncodedPassage], tokens: int) -> Iterator[list[Part]]:
+    """Those of like lengths together, in batches of about `tokens` padded tokens."""
+    parts = sorted(
+        parts_of(passages, tokens),
+        key=lambda part: (part.passage.length, max(part.passage.question_lengths)),
+    )
+    return batches(parts, tokens, _padded_tokens)
 
-    row: int
-    first: int
-    passage: EncodedPassage
 
-
-def _batches(rows: Sequence[EncodedPassage], tokens: int) -> Iterator[list[_Part]]:
-    """Passages with something to answer, sorted by length, in batches of about `tokens` padded tokens.
-
-    Of a passage with many questions some are asked at a time.
-    """
-    waiting = [
-        _Part(number, first, EncodedPassage(row.passage, row.questions[first:last], row.entities))
-        for number, row in enumerate(rows)
-        if row.entities
-        for first, last in question_spans(
-            list(map(len, row.questions)), room_for_questions(len(row.passage), tokens)
-        )
-    ]
-    waiting.sort(key=lambda part: (len(part.passage.passage), max(map(len, part.passage.questions))))
-    batch: list[_Part] = []
-    questions = longest = 0
-    for part in waiting:
-        passage, asked = part.passage.passage, part.passage.questions
-        longest_here = max(longest, *map(len, asked))
-        padded = len(passage) * (len(batch) + 1) + longest_here * (questions + len(asked))
-        if batch and padded > tokens:
-            yield batch
-            batch, questions, longest_here = [], 0, max(map(len, asked))
-        batch.append(part)
-        questions, longest = questions + len(asked), longest_here
-    if batch:
-        yield batch
+def _padded_tokens(parts: Sequence[Part]) -> int:
+    lengths = [length for part in parts for length in part.passage.question_lengths]
+    return parts[-1].passage.length * len(parts) + max(lengths) * len(lengths)
