@@ -265,12 +265,8 @@ def _cost(kinds: Sequence[str], settings: Settings) -> str:
     )
     rows = [[kind, *(f"{value:,}" for value in counted[kind])] for kind in kinds]
     header = ["products at", *(f"{length:,}" for length in LENGTHS)]
-    return chart + table(
-        "Products computed in one head, masked ones included; in float32 each takes 4 bytes where a kernel keeps "
-        "them",
-        header,
-        rows,
-    )
+    about = "Masked ones are included; in float32 each takes 4 bytes where a kernel keeps them."
+    return chart + table("Products computed in one head", header, rows) + note(about)
 
 
 def costs(kinds: Sequence[str], settings: Settings) -> Mapping[str, list[int]]:
