@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 import torch
 import yaml
+from safetensors.torch import load_file
 from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
 
 import summarily.modeling  # noqa: F401
@@ -492,7 +493,12 @@ def test_the_hub_folder_is_ready_to_publish(model, tiny, data, tmp_path):
     hub = tmp_path / "run" / "hub"
     tokenizer = AutoTokenizer.from_pretrained(hub)
     loaded = AutoModelForSeq2SeqLM.from_pretrained(hub)
-    assert loaded.dtype == torch.float16 and loaded.generation_config.num_beams == 2
+    # Stored in half precision, and loaded in float32: float16 overflows when somebody trains further.
+    stored = {tensor.dtype for tensor in load_file(hub / "model.safetensors").values()}
+    assert stored == {torch.float16} and loaded.dtype == torch.float32
+    assert loaded.generation_config.num_beams == 2
+    # A length, which what a user asks for replaces; a limit on new tokens would stand above it.
+    assert (loaded.generation_config.max_length, loaded.generation_config.max_new_tokens) == (7, None)
     inputs = tokenizer("Oil rises in trade", return_tensors="pt")
     assert loaded.float().generate(**inputs).shape[0] == 1
     best = load_state(Checkpoints(tmp_path / "run" / "checkpoints").latest() / "best.pt")
