@@ -53,7 +53,7 @@ def compute_metrics(
 
 
 def _by_default(preset: str) -> dict[str, Metric]:
-    found = {}
+    found: dict[str, Metric] = {}
     for name in ("bertscore", "rouge"):
         try:
             found |= load_all(name, preset)[0]

@@ -253,12 +253,12 @@ def choose_metrics(
     `only` takes some of "all" by their labels there, such as "rouge,wms contextual".
     """
     if only is not None:
-        metrics, skipped = choose_metrics("all", preset)
+        everything, left_out = choose_metrics("all", preset)
         for label in _split(only):
-            if label not in metrics:
-                reason = skipped.get(label) or f"it is none of {', '.join(metrics)}."
+            if label not in everything:
+                reason = left_out.get(label) or f"it is none of {', '.join(everything)}."
                 raise InputError(f"--only {label}: {reason}")
-        return {label: metrics[label] for label in metrics if label in _split(only)}, {}
+        return {label: everything[label] for label in everything if label in _split(only)}, {}
     if names != "all":
         return {label: _one(label, preset) for label in _split(names)}, {}
     chosen, skipped = load_all("all", preset)
@@ -401,7 +401,9 @@ def merged(kept: Any, fresh: Any, order: Sequence[str]) -> Any:
     places = {label: place for place, label in enumerate(dict.fromkeys([*order, *signatures]))}
     together = {**stay, **new[columns]}
     ranks = {label: places.get(owner_of(label, list(signatures)) or "", len(places)) for label in together}
-    found = {columns: {label: together[label] for label in sorted(together, key=ranks.__getitem__)}}
+    found: dict[str, Any] = {
+        columns: {label: together[label] for label in sorted(together, key=ranks.__getitem__)}
+    }
     found["signatures"] = {label: signatures[label] for label in sorted(signatures, key=places.__getitem__)}
     return replace(fresh, **found) if isinstance(fresh, Scored) else {**fresh, **found}
 

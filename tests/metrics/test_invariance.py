@@ -116,7 +116,7 @@ def test_evaluate_module_gives_the_same_by_compute_add_batch_and_add(name):
 
 
 @every_metric
-def test_reward_is_the_main_score_and_travels_to_other_processes(name):
+def test_reward_is_the_main_score_or_the_one_named_for_it_and_travels_to_other_processes(name):
     from summarily.metrics.hooks import reward
 
     predictions, references, sources = corpus()
@@ -124,7 +124,7 @@ def test_reward_is_the_main_score_and_travels_to_other_processes(name):
     function = pickle.loads(pickle.dumps(reward(name, **options_of(name))))
     values = function(predictions, references=references, sources=sources, unused_column=[1])
     assert all(type(value) is float for value in values)
-    assert close(name, values, score.per_example[score.main])
+    assert close(name, values, score.per_example[make(name).reward_key or score.main])
 
 
 @every_metric
