@@ -149,16 +149,15 @@ def without(judgements: Judgements, held_out: Judgements) -> Judgements:
     left = dataclasses.replace(
         judgements, summaries=[], references=[], human=[], inputs=[], systems=[], source_texts=[]
     )
-    rows = (
-        judgements.summaries,
-        judgements.references,
-        judgements.human,
-        judgements.inputs,
-        judgements.systems,
-    )
-    for summary, references, *others in zip(*rows, strict=True):
+    for row, references in enumerate(judgements.references):
         if _letters(references[0]) not in seen:
-            left.add(summary, references, *others)
+            left.add(
+                judgements.summaries[row],
+                references,
+                judgements.human[row],
+                judgements.inputs[row],
+                judgements.systems[row],
+            )
     return left
 
 
