@@ -133,7 +133,8 @@ def cnndm_article(row: Mapping[str, Any], split: str) -> Article:
     """
     passage = cleaned(row["article"])
     if split == "train":
-        kept, words = [], 0
+        kept: list[str] = []
+        words = 0
         for paragraph in passage.split("\n"):
             words += len(paragraph.split())
             if kept and words > TRAIN_WORDS:

@@ -63,6 +63,7 @@ def read_pairs(source: PairSource, folder: Path, signals: Sequence[str]) -> list
     table = read_table(str(path))
     first, second = column(table, source.reference), column(table, source.candidate)
     held_out = [split == "validation" for split in column(table, source.split)] if source.split else None
+    labels: list[list[float]]
     if source.worse is not None:
         labels = [[] for _ in first]
     elif source.rating is not None:
@@ -74,7 +75,7 @@ def read_pairs(source: PairSource, folder: Path, signals: Sequence[str]) -> list
         values = np.array(list(zip(*(column(table, name) for name in signals), strict=True)))
         scaled = (values - values.mean(0)) / values.std(0)
         labels = [[UNKNOWN, *row] for row in scaled.tolist()]
-    worse = column(table, source.worse) if source.worse else [None] * len(first)
+    worse: Sequence[Any] = column(table, source.worse) if source.worse else [None] * len(first)
     return [
         Rated(*row, held_out[i] if held_out else None, worse[i])
         for i, row in enumerate(zip(first, second, labels, strict=True))
@@ -271,7 +272,10 @@ def agreement(
 
     model.eval()
     order = sorted(range(len(rows)), key=lambda row: len(rows[row]["input_ids"]))
-    losses, outputs, given, won = [], [], [], []
+    losses: list[torch.Tensor] = []
+    outputs: list[torch.Tensor] = []
+    given: list[torch.Tensor] = []
+    won: list[torch.Tensor] = []
     for start in range(0, len(order), ROWS_AT_ONCE):
         batch = collate_pairs(tokenizer, [rows[row] for row in order[start : start + ROWS_AT_ONCE]])
         labels, duels = batch.pop("labels"), batch.pop("duels")
@@ -283,11 +287,11 @@ def agreement(
             given.append(labels)
     found = {LOSS: float(torch.cat(losses).mean())}
     if outputs:
-        answers, labels = torch.cat(outputs).double().numpy(), torch.cat(given).double().numpy()
-        columns = [index for index in range(labels.shape[1]) if (labels[:, index] != UNKNOWN).all()]
+        answers, known = torch.cat(outputs).double().numpy(), torch.cat(given).double().numpy()
+        columns = [index for index in range(known.shape[1]) if (known[:, index] != UNKNOWN).all()]
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ConstantInputWarning)  # NaN says it
-            orders = [spearmanr(answers[:, c], labels[:, c]).statistic for c in columns]
+            orders = [spearmanr(answers[:, c], known[:, c]).statistic for c in columns]
         found["spearman"] = float(np.mean(orders))
     if len(duels_won := torch.cat(won)):
         found["won"] = 100 * float(duels_won.double().mean())

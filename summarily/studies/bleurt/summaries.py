@@ -18,6 +18,7 @@ import random
 import re
 from collections import defaultdict
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -67,8 +68,8 @@ def run(options: argparse.Namespace) -> int:
         if model is None:
             print("stopped; run the same command to go on")
             return 1
-        kept(folder / f"measured-{held_out}.json", lambda j=judgements, m=model: measured(j, start, m))  # type: ignore[misc]
-        kept(folder / f"sentences-{held_out}.json", lambda m=model: sentences(data, start, m))  # type: ignore[misc]
+        kept(folder / f"measured-{held_out}.json", partial(measured, judgements, start, model))
+        kept(folder / f"sentences-{held_out}.json", partial(sentences, data, start, model))
     if _train(folder, "all", judged, start, data, options) is None:
         print("stopped; run the same command to go on")
         return 1
@@ -145,15 +146,19 @@ def without(judgements: Judgements, held_out: Judgements) -> Judgements:
         ['b']
     """
     seen = {_letters(references[0]) for references in held_out.references}
-    kept_rows = [
-        row for row, references in enumerate(judgements.references) if _letters(references[0]) not in seen
-    ]
-    columns = ("summaries", "references", "human", "inputs", "systems")
-    return dataclasses.replace(
-        judgements,
-        **{name: [getattr(judgements, name)[row] for row in kept_rows] for name in columns},
-        source_texts=[],
+    left = dataclasses.replace(
+        judgements, summaries=[], references=[], human=[], inputs=[], systems=[], source_texts=[]
     )
+    for row, references in enumerate(judgements.references):
+        if _letters(references[0]) not in seen:
+            left.add(
+                judgements.summaries[row],
+                references,
+                judgements.human[row],
+                judgements.inputs[row],
+                judgements.systems[row],
+            )
+    return left
 
 
 def _letters(text: str) -> str:

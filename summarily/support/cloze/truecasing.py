@@ -51,8 +51,8 @@ def restored(texts: Iterable[str], cased: Iterable[str]) -> list[str]:
         >>> restored(["angela merkel left oslo", "Snow fell in oslo"], ["He met Angela Merkel in Oslo."])
         ['Angela Merkel left Oslo', 'Snow fell in oslo']
     """
-    texts = list(texts)
-    if not any(text.islower() for text in texts):
-        return texts
-    truecase = Truecaser(text for text in cased if not text.islower())
-    return [truecase(text) if text.islower() else text for text in texts]
+    found = list(texts)
+    if any(text.islower() for text in found):
+        truecase = Truecaser(text for text in cased if not text.islower())
+        found = [truecase(text) if text.islower() else text for text in found]
+    return found
