@@ -4,6 +4,7 @@ and dropout), and flex attention (CUDA)."""
 from __future__ import annotations
 
 import functools
+import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -15,6 +16,10 @@ from summarily.modeling.attention.window_plan import (
     WindowPlan,
     bias_at,
 )
+
+# A model that is loaded as remote code brings a copy of this file. Its operators have names of their own: defining one a
+# second time would take it away from whoever holds the first.
+_COPY = "" if __name__.startswith("summarily.") else f"_{zlib.crc32(__name__.encode()):08x}"
 
 
 @dataclass(frozen=True)
@@ -120,7 +125,7 @@ def _says_all(near, local) -> bool:
 
 # One operator, opaque to `torch.compile`: what autograd would keep of every block (its copy of the keys, its mask)
 # is as wide as the window, while the output and the log-sum-exp of each row are enough to go back.
-@torch.library.custom_op("summarily::window_attention", mutates_args=(), device_types="cpu")
+@torch.library.custom_op(f"summarily::window_attention{_COPY}", mutates_args=(), device_types="cpu")
 def flash_windows(
     query: torch.Tensor,
     key: torch.Tensor,
@@ -163,7 +168,7 @@ def _(query, *rest):
     return query.new_empty(query.shape), normalizer
 
 
-@torch.library.custom_op("summarily::window_attention_backward", mutates_args=(), device_types="cpu")
+@torch.library.custom_op(f"summarily::window_attention_backward{_COPY}", mutates_args=(), device_types="cpu")
 def _flash_windows_backward(
     grad: torch.Tensor,
     query: torch.Tensor,
@@ -222,7 +227,9 @@ def _(grad, query, key, value, *rest):
 
 # torch's kernel gives no gradient of what is added to the scores, so with a bias the backward pass is written out. A
 # block's scores are computed again from its queries and keys, as the kernel does, and no two blocks are held at once.
-@torch.library.custom_op("summarily::biased_window_attention_backward", mutates_args=(), device_types="cpu")
+@torch.library.custom_op(
+    f"summarily::biased_window_attention_backward{_COPY}", mutates_args=(), device_types="cpu"
+)
 def _biased_windows_backward(
     grad: torch.Tensor,
     query: torch.Tensor,
