@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -32,6 +33,13 @@ if TYPE_CHECKING:
 
 def make_accelerator(training: TrainingSection) -> Accelerator:
     """One process for each device; without any, the CPU, with gloo between processes."""
+    for name in (
+        "FSDP",
+        "DEEPSPEED",
+        "MEGATRON_LM",
+    ):  # on a CPU Accelerate would leave FSDP out without a word
+        if os.environ.get(f"ACCELERATE_USE_{name}", "").lower() == "true":
+            raise _sharded(name)
     hardware = torch.accelerator.is_available()
     warn_if_alone()
     precision = {"fp32": "no"}.get(training.precision, training.precision)
@@ -44,12 +52,19 @@ def make_accelerator(training: TrainingSection) -> Accelerator:
     accelerator = Accelerator(mixed_precision=precision, cpu=not hardware, kwargs_handlers=[options])
     kind = accelerator.distributed_type
     if kind not in (DistributedType.NO, DistributedType.MULTI_CPU, *_DATA_PARALLEL):
-        raise RecipeError(f"training by {kind.value} is not supported, only data parallelism (DDP) is.")
+        raise _sharded(kind.value)
     return accelerator
 
 
 SMOOTHING = "label_smoothing"
 _DATA_PARALLEL = (DistributedType.MULTI_GPU, DistributedType.MULTI_NPU, DistributedType.MULTI_XPU)
+
+
+def _sharded(kind: str) -> RecipeError:
+    return RecipeError(
+        f"training by {kind} is not supported, only data parallelism (DDP) is: choose MULTI_GPU in Accelerate's config, on "
+        "CPUs too. gradient_accumulation_steps there and batch.micro_tokens in the recipe save memory."
+    )
 
 
 def build_tokenizer(

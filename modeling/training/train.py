@@ -11,6 +11,9 @@ checkpoint was written; on a CPU the final weights are bit for bit those of a ru
 The output folder holds `checkpoints/`, `log.jsonl` (one line for each logged step and evaluation), `tensorboard/`,
 `tokenizer/`, `recipe.json`, `predictions.jsonl` and `result.json` of the test split, and `hub/`, ready to publish.
 
+Of a stock Accelerate config, the number of processes and `gradient_accumulation_steps` hold: the batch of a
+step is the recipe's, whatever the number of processes and passes.
+
 Limits: data parallelism only (no FSDP, DeepSpeed or tensor parallelism), and every process reads the whole of
 a stream.
 """
@@ -198,9 +201,10 @@ def backward(model: torch.nn.Module, rows: Sequence[Mapping[str, Any]], task: Ta
     by_tokens = recipe.training.normalize == "tokens"
     normalizer = sum(map(count_targets, rows)) if by_tokens else len(rows)
     mine, counts = share_of(rows, accelerator.process_index, accelerator.num_processes)
-    # Gradients are averaged over processes, but parts of a sum are to be added.
-    scale = accelerator.num_processes / normalizer * counts
-    forwards = pack(row_lengths(mine), range(len(mine)), recipe.micro_tokens)
+    passes = accelerator.gradient_accumulation_steps
+    # Gradients are averaged over processes, and by Accelerate over passes, but parts of a sum are to be added.
+    scale = accelerator.num_processes * passes / normalizer * counts
+    forwards = pack(row_lengths(mine), range(len(mine)), tokens_of_a_pass(recipe, accelerator))
     model.train()
     total = 0.0
     for i, forward in enumerate(forwards):
@@ -212,6 +216,14 @@ def backward(model: torch.nn.Module, rows: Sequence[Mapping[str, Any]], task: Ta
             accelerator.backward(loss * scale)
         total += loss.item() / normalizer * counts
     return total
+
+
+def tokens_of_a_pass(recipe: Recipe, accelerator: Accelerator) -> int:
+    """What the recipe says, or less: Accelerate's `gradient_accumulation_steps` divides the batch of a step into at
+    least so many passes, and leaves the batch what it is."""
+    passes = accelerator.gradient_accumulation_steps
+    share = math.ceil(recipe.batch.tokens / (passes * accelerator.num_processes))
+    return min(recipe.micro_tokens, share) if passes > 1 else recipe.micro_tokens
 
 
 def count_targets(row: Mapping[str, Any]) -> int:

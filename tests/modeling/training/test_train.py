@@ -20,7 +20,7 @@ from summarily.cli import main
 from summarily.modeling.training import train as train_module
 from summarily.modeling.training.building import build_model, build_optimizer, make_accelerator
 from summarily.modeling.training.checkpoints import Checkpoints, load_state
-from summarily.modeling.training.collators import SummaryCollator
+from summarily.modeling.training.collators import SummaryCollator, pack
 from summarily.modeling.training.progress import Progress, RunLog, stop_reason
 from summarily.modeling.training.recipe import OptimizerSection, Recipe, TrainingSection
 from summarily.modeling.training.task import Evaluation
@@ -35,9 +35,9 @@ from .conftest import MODELS, tiny_recipe
 HERE = Path(__file__).parent
 
 
-def losses(folder):
+def losses(folder, value="loss"):
     lines = map(json.loads, (folder / "log.jsonl").read_text().splitlines())
-    return {line["step"]: line["loss"] for line in lines if "loss" in line}
+    return {line["step"]: line[value] for line in lines if value in line}
 
 
 def final_state(folder):
@@ -346,6 +346,31 @@ def test_a_launcher_that_starts_one_process_only_is_named(monkeypatch, capsys):
     monkeypatch.delenv("WORLD_SIZE", raising=False)
     make_accelerator(TrainingSection(max_steps=1))
     assert "starts a single process unless it uses mpirun" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_accumulation_by_accelerate_divides_the_batch_and_changes_nothing_else(
+    model, tiny, data, tmp_path, monkeypatch
+):
+    recipe = tiny(model, dropout=0.0, batch={"micro_tokens": 128}, training={"max_steps": 4})
+    if model != "bart":
+        recipe.model.config.update(attention_dropout=0.0, activation_dropout=0.0)
+    train(recipe, tmp_path / "plain", data=data)
+    passes = []
+    monkeypatch.setenv("ACCELERATE_GRADIENT_ACCUMULATION_STEPS", "3")
+    monkeypatch.setattr(train_module, "pack", lambda *given: passes.append(given[2]) or pack(*given))
+    train(recipe, tmp_path / "divided", data=data)
+    assert set(passes) == {43}, "a third of 128 tokens"
+    assert losses(tmp_path / "divided") == pytest.approx(losses(tmp_path / "plain"), abs=1e-4)
+    norms = losses(tmp_path / "plain", "gradient_norm")  # Adam would not notice gradients of another size
+    assert losses(tmp_path / "divided", "gradient_norm") == pytest.approx(norms, rel=1e-3)
+
+
+@pytest.mark.parametrize("kind", ["FSDP", "DEEPSPEED"])
+def test_what_shards_a_model_is_refused_on_a_cpu_too(monkeypatch, kind):
+    monkeypatch.setenv(f"ACCELERATE_USE_{kind}", "true")
+    with pytest.raises(RecipeError, match=f"training by {kind} is not supported"):
+        make_accelerator(TrainingSection(max_steps=1))
 
 
 def test_label_smoothing_trains_any_model(tiny, data, tmp_path):
