@@ -68,6 +68,11 @@ def with_links_of_the_site(text: str, document: Path, known: dict[Path, str], fi
     return "".join(part if i % 2 else _LINK.sub(turned, part) for i, part in enumerate(parts))
 
 
+def on_startup(command: str, dirty: bool) -> None:
+    """Before the plugins are set up: paths that are not there yet they forget."""
+    package_as_installed(ROOT / "build" / "reference")
+
+
 def on_config(config: Any) -> Any:
     """Stars of the navigation become the pages of that folder which it does not name itself."""
     places = sorted(set(pages().values()))

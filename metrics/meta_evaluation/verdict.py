@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -91,9 +91,9 @@ class Verdict:
 
 def judge(
     level: str,
-    columns: dict[str, Sequence[float]],
-    values: dict[str, float],
-    bounds: dict[str, tuple[float, float]],
+    columns: Mapping[str, Sequence[float]],
+    values: Mapping[str, float],
+    bounds: Mapping[str, tuple[float, float]],
     human: Sequence[float],
     inputs: Sequence[str],
     systems: Sequence[str],

@@ -13,10 +13,10 @@ from summarily.cli import main
 TUTORIALS = sorted((Path(__file__).parents[2] / "docs" / "tutorials").glob("*.md"))
 # What a reader would see at the end of each.
 SHOWN = {
-    "book": "chapter-4.txt",
+    "book": "4 summaries written to summaries.jsonl",
     "decide": "Holm",
     "fine-tune": "eval_rouge1",
-    "find-your-metric": "sms",
+    "find-your-metric": "Trust ",
     "publish": "spaces/scorecard",
     "reward": "reward_greedy",
 }
