@@ -96,7 +96,7 @@ def entity_scores(
     rows = []
     for source in sources:
         own = tokenizer(source, return_tensors="pt", return_offsets_mapping=True)
-        offsets = [tuple(span) for span in own["offset_mapping"][0].tolist()]
+        offsets = [(start, end) for start, end in own["offset_mapping"][0].tolist()]
         with torch.no_grad():
             values = model.get_encoder()(own["input_ids"].to(model.device)).entity_attention[0].tolist()
         theirs = other(

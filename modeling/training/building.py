@@ -203,7 +203,7 @@ def _long_config(section: ModelSection, config: PreTrainedConfig) -> PreTrainedC
     return long(**shared_fields(config))
 
 
-def load_vectors(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, name: str) -> int:
+def load_vectors(model: Any, tokenizer: Any, name: str) -> int:
     """Put word vectors into a model's embeddings, words without one stay as they are; returns how many have one.
 
     Vectors are made as small as the embeddings of a new model, so that an LSTM is not saturated from the start.

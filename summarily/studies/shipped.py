@@ -9,6 +9,7 @@ paragraphs. What was written is kept: a study that is stopped goes on where it w
 from __future__ import annotations
 
 import argparse
+import functools
 import time
 import warnings
 from collections.abc import Mapping
@@ -140,10 +141,8 @@ def run(options: argparse.Namespace) -> int:
     folder, rows = Path(options.output), []
     for name in [name for name in summarizers() if not options.only or name in options.only]:
         task = TASKS[name]
-        found = report.kept(
-            folder / f"{name}-{options.texts}.json",
-            lambda name=name, task=task: measure(name, task, options.data, options.texts),  # type: ignore[misc]
-        )
+        make = functools.partial(measure, name, task, options.data, options.texts)
+        found = report.kept(folder / f"{name}-{options.texts}.json", make)
         rows.append(line(name, task, found, megabytes(name)))
     print("\n".join(report.table(HEAD, rows)))
     return 0

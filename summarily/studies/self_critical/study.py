@@ -276,7 +276,8 @@ def score_study(
         }
         for name, column in values.items()
     }
-    tests, falls = {}, {}
+    tests: dict[tuple[str, str], Any] = {}
+    falls: dict[tuple[str, str], dict[str, Any]] = {}
     for name, reward in REWARDS.items():
         for other in (START, CONTROL):
             tests[name, other] = paired_test(*(_worth(values[one], reward, factors) for one in (name, other)))
