@@ -151,17 +151,19 @@ def build_model(recipe: Recipe, tokenizer: PreTrainedTokenizerBase) -> PreTraine
         add_adapter(model, recipe.adapter)
     if section.gradient_checkpointing:
         model.gradient_checkpointing_enable()
-    settings = {key: value for key, value in recipe.generation.items() if key not in SETTINGS}
+    settings: dict[str, Any] = {key: value for key, value in recipe.generation.items() if key not in SETTINGS}
     for end in ("max", "min"):
         # Kept as the whole length, start token included: a limit on new tokens would go before what a user, or the
         # arguments of a trainer, later say of the length.
         if (tokens := settings.pop(f"{end}_new_tokens", None)) is not None:
             settings |= {f"{end}_length": tokens + 1, f"{end}_new_tokens": None}
-    unknown = model.generation_config.update(**settings)
-    for key in unknown:
-        known = [*SETTINGS, *(name for name in vars(model.generation_config) if not name.startswith("_"))]
+    for key in model.generation_config.update(**settings):
+        names: list[str] = [
+            *SETTINGS,
+            *(name for name in vars(model.generation_config) if not name.startswith("_")),
+        ]
         raise RecipeError(
-            f"generation.{key} is not a generation parameter{did_you_mean(key, known, 'generation.')}"
+            f"generation.{key} is not a generation parameter{did_you_mean(key, names, 'generation.')}"
         )
     _keep_penalties(model, tokenizer, recipe.generation)
     return model

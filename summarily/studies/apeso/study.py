@@ -505,7 +505,8 @@ def run(options: argparse.Namespace) -> int:
     """Run or go on with the study, then write `study.json` and `STUDY.md`."""
     folder = Path(options.output)
     if options.models:
-        keep_models(folder, *map(Path, options.models), options.data, options.articles)
+        baseline, apeso = map(Path, options.models)
+        keep_models(folder, baseline, apeso, options.data, options.articles)
     else:
         train(folder, options.data, tuple(options.set), options.jobs, options.scale)
     study = score_study(

@@ -268,7 +268,7 @@ def score_study(
         }
         for name, card in cards.items()
     }
-    rows = {
+    rows: dict[str, dict[str, Any]] = {
         name: {
             "scores": {key: sum(column[key]) / len(column[key]) for key in COLUMNS},
             "words": report.mean_words(systems[name]),
@@ -280,7 +280,8 @@ def score_study(
     falls: dict[tuple[str, str], dict[str, Any]] = {}
     for name, reward in REWARDS.items():
         for other in (START, CONTROL):
-            tests[name, other] = paired_test(*(_worth(values[one], reward, factors) for one in (name, other)))
+            mine, theirs = (_worth(values[one], reward, factors) for one in (name, other))
+            tests[name, other] = paired_test(mine, theirs)
             falls[name, other] = {
                 key: paired_test(values[name][key], values[other][key])._asdict() for key in COLUMNS
             }
