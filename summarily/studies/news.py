@@ -27,8 +27,8 @@ from summarily.support.inputs import read_json
 SEARCHES: dict[str, dict[str, Any]] = {
     "greedy": {"num_beams": 1, "no_repeat_ngram_size": 3},
     "beam 4": {"num_beams": 4, "no_repeat_ngram_size": 3},
+    "beam 4, a little longer": {"num_beams": 4, "no_repeat_ngram_size": 3, "length_penalty": 1.5},
     "beam 4, longer": {"num_beams": 4, "no_repeat_ngram_size": 3, "length_penalty": 2.0},
-    "beam 4, much longer": {"num_beams": 4, "no_repeat_ngram_size": 3, "length_penalty": 4.0},
 }
 MOST_TOKENS = 128
 CHUNK = 8  # articles a process summarizes together, and after which they are kept
