@@ -37,8 +37,8 @@ class Bertscore(Metric):
         revision: of a Hub model.
         layer: counted from 1, or from the end if negative; by default the one that suits the model.
         idf: False, "references" (also True: `log((N + 1) / (df + 1))` over the references), "unsmoothed" (`log(N / df)`),
-            "fixed" (counted once over the highlights of CNN/DailyMail, so that a pair can be scored alone), or a file
-            of `bertscore.frequencies`.
+            "fixed" (counted once over the highlights of CNN/DailyMail, so that a pair can be scored alone; the default
+            of MiniLM unless it is rescaled; else it is False), or a file of `bertscore.frequencies`.
         rescale: True for our baseline (minilm) or that of an installed bert_score, or a file in its format.
         multi_reference: "max" of each value as in bert_score, "best" by F, or "mean".
         max_length: tokens kept of a text; by default the model's limit.
@@ -71,7 +71,7 @@ class Bertscore(Metric):
         model: str | os.PathLike[str] | None = None,
         revision: str | None = None,
         layer: int | None = None,
-        idf: bool | str | os.PathLike[str] = False,
+        idf: bool | str | os.PathLike[str] | None = None,
         rescale: bool | str | os.PathLike[str] | None = None,
         multi_reference: str = "max",
         max_length: int | None = None,
@@ -85,10 +85,12 @@ class Bertscore(Metric):
         defaults = PRESETS[preset]
         self.model = defaults["model"] if model is None else model
         self.layer = layer
+        self.rescale = defaults["rescale"] if rescale is None else rescale
+        if idf is None:  # baselines are of unweighted tokens
+            idf = "fixed" if self.model == PRESETS["light"]["model"] and not self.rescale else False
         self.frequencies = _frequencies(idf, self.model)
         self.idf = "fixed" if self.frequencies else checked_idf(idf)  # type: ignore[arg-type]
         self.counts_corpus = bool(self.idf) and self.frequencies is None
-        self.rescale = defaults["rescale"] if rescale is None else rescale
         self.multi_reference = one_of("multi_reference", multi_reference, RULES)
         self.prefix_space = defaults["prefix_space"] if prefix_space is None else prefix_space
         self.reading = EncoderOptions(

@@ -285,7 +285,7 @@ def test_explanation_adds_up_to_the_score():
 def test_signature_tells_what_ran():
     signature = str(load("bertscore", prefix_space=True).signature())
     identity = weights.resolve("minilm").identity
-    for part in (f"model:{identity}", "layer:5", "BertTokenizer-fast-prefix-space", "idf:no", "refs:max"):
+    for part in (f"model:{identity}", "layer:5", "BertTokenizer-fast-prefix-space", "idf:fixed@", "refs:max"):
         assert part in signature
 
 
@@ -307,7 +307,7 @@ def test_half_precision_is_close_and_named():
 
 def test_scores_are_those_of_matching_by_hand():
     """The definition, token by token, for one pair."""
-    metric = load("bertscore")
+    metric = load("bertscore", idf=False)
     p, r = metric.reading.encoder.encode(["Snow fell.", "Rain fell in Oslo."], [5])
     p_vectors = [v / v.norm() for v in p.states[5]]
     r_vectors = [v / v.norm() for v in r.states[5]]
@@ -342,7 +342,10 @@ def test_layers_are_those_that_bert_score_has_tuned():
 
 def test_the_signature_has_every_option():
     signature = str(load("bertscore", multi_reference="best", max_length=40, dtype="bfloat16").signature())
-    assert "|idf:no|rescale:no|refs:best|truncation:40|dtype:bfloat16|" in signature
+    digest = load("bertscore").fixed.digest
+    assert f"|idf:fixed@{digest}|rescale:no|refs:best|truncation:40|dtype:bfloat16|" in signature
+    for other in ({"rescale": True}, {"model": tiny.checkpoint("bert")}, {"idf": False}):
+        assert "|idf:no|" in str(load("bertscore", **other).signature()), "baselines are of unweighted tokens"
     plain = str(load("bertscore", idf=True).signature())
     assert "|idf:references|" in plain and "dtype" not in plain and "prefix-space" not in plain
     assert "|layer:3|" in str(load("bertscore", layer=3).signature())
