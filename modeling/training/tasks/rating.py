@@ -285,7 +285,7 @@ def agreement(
         if len(labels):
             outputs.append(logits[: len(labels)])
             given.append(labels)
-    found = {LOSS: float(torch.cat(losses).mean())}
+    found: dict[str, float] = {LOSS: float(torch.cat(losses).mean())}
     if outputs:
         answers, known = torch.cat(outputs).double().numpy(), torch.cat(given).double().numpy()
         columns = [index for index in range(known.shape[1]) if (known[:, index] != UNKNOWN).all()]

@@ -177,7 +177,8 @@ def _pipeline(path: str) -> Any:
     def load() -> Any:
         pipeline = spacy.load(path, exclude=list(_NOT_NEEDED))
         # In small and middle-sized models the recogniser has vectors of its own, and those of the tagger are for nobody.
-        listens = any("listener" in layer.name for layer in pipeline.get_pipe("ner").model.walk())
+        ner: Any = pipeline.get_pipe("ner")
+        listens = any("listener" in layer.name for layer in ner.model.walk())
         if "tok2vec" in pipeline.pipe_names and not listens:
             pipeline.remove_pipe("tok2vec")
         return pipeline
