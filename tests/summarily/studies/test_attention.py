@@ -95,7 +95,7 @@ def test_a_terminated_study_takes_its_cells_with_it(tmp_path):
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGINT])
-def test_a_signal_just_after_a_start_leaves_no_child_behind(tmp_path, monkeypatch, number):
+def test_a_signal_just_after_a_start_leaves_no_child_behind(tmp_path, monkeypatch, request, number):
     started = []
 
     class Interrupted(subprocess.Popen):
@@ -110,14 +110,15 @@ def test_a_signal_just_after_a_start_leaves_no_child_behind(tmp_path, monkeypatc
             return ["sleep", "900"]
 
     monkeypatch.setattr(subprocess, "Popen", Interrupted)
-    before = signal.getsignal(number)
+    usual = signal.signal(number, signal.default_int_handler)  # under nohup a hang-up is ignored
+    request.addfinalizer(lambda: signal.signal(number, usual))
     with pytest.raises((SystemExit, KeyboardInterrupt)) as caught:
         run_cells([Sleeper("a", "b"), Sleeper("b", "b")], tmp_path)
     if number != signal.SIGINT:
         assert caught.value.code == 128 + number
     [child] = started
     assert child.returncode is not None, "it was waited for"
-    assert signal.getsignal(number) == before
+    assert signal.getsignal(number) == signal.default_int_handler
 
 
 def test_nothing_in_the_working_folder_is_imported_by_a_cell(tmp_path, monkeypatch):
