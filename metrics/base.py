@@ -233,7 +233,7 @@ class Score:
 
         Example:
             >>> from summarily.metrics import load
-            >>> load("rouge").compute(["a cat sat"], ["the cat sat"]).shown
+            >>> load("rouge").compute(["a cat sat"], ["the cat sat down"]).shown
             ['rouge1', 'rouge1_recall']
         """
         main = self.main

@@ -74,6 +74,7 @@ def window_attention(
     Example:
 
     >>> import torch
+    >>> from summarily.modeling.attention.window_plan import plan_first_token
     >>> states = torch.randn(2, 1000, 4, 16)
     >>> plan = plan_first_token(None, 2, 1000, None)
     >>> window_attention(states, states, states, plan, window=64).shape
@@ -189,6 +190,7 @@ def put_global_rows(states: torch.Tensor, rows: torch.Tensor, plan: WindowPlan) 
     Example:
 
     >>> import torch
+    >>> from summarily.modeling.attention.window_plan import plan_first_token
     >>> plan = plan_first_token(None, 1, 3, None)
     >>> put_global_rows(torch.zeros(1, 3, 1, 1), torch.ones(1, 1, 1, 1), plan).flatten().tolist()
     [1.0, 0.0, 0.0]
