@@ -11,6 +11,7 @@ from typing import Any
 from summarily.support.documents import documents_in, read_document
 from summarily.support.errors import InputError
 from summarily.support.files import write_atomically
+from summarily.support.parsers import add_engine, check_engine
 from summarily.support.progress import say
 from summarily.support.sample import load_sample
 from summarily.support.tables import TABLE_ENDINGS, column, read_lines, read_table
@@ -47,6 +48,13 @@ def add_parser(commands: Any) -> None:
     parser.add_argument("--beams", type=int, default=None, help="beams (default: what the checkpoint says)")
     parser.add_argument("--trust-remote-code", action="store_true", help="allow the checkpoint's own code")
     parser.add_argument("--output", metavar="FILE", help="write jsonl with file, text and summary to FILE")
+    parser.add_argument(
+        "--on-error",
+        default="stop",
+        choices=["stop", "skip"],
+        help="with --engine: what to do at a row that holds no text (default: %(default)s)",
+    )
+    add_engine(parser)
     parser.set_defaults(run=_run)
 
 
@@ -55,6 +63,11 @@ def _run(options: Any) -> int:
         raise InputError(f"--output {options.output}: there is no folder {Path(options.output).parent}.")
     if options.beams is not None and options.beams < 1:  # before a model is loaded
         raise InputError(f"--beams {options.beams}: give at least 1.")
+    check_engine(options)
+    if options.engine:
+        return _on_ray(options)
+    if options.on_error != "stop":
+        raise InputError("--on-error goes with --engine.")
     named = _texts(options)
     texts = [text for _, text in named]
     say(f"loading {options.model}")
@@ -81,6 +94,33 @@ def _run(options: Any) -> int:
     )
     write_atomically(options.output, "\n".join(rows) + "\n")
     print(f"{len(summaries)} summaries written to {options.output}")
+    return 0
+
+
+def _on_ray(options: Any) -> int:
+    if len(options.files) != 1 or options.sample or options.lines:
+        raise InputError("--engine reads one parquet file, a folder of them, or a pattern in quotes.")
+    if not options.output:
+        raise InputError(
+            "--engine needs --output FILE.parquet for the summaries, in a folder that every machine sees."
+        )
+    from summarily.modeling.generation.on_ray import summarize_on_ray
+
+    asked = {"max_length": options.max_length, "long": options.long, "num_beams": options.beams}
+    done = summarize_on_ray(
+        options.files[0],
+        options.model,
+        options.column,
+        options.output,
+        options.on_error,
+        address=options.address,
+        workers=options.workers,
+        trust_remote_code=options.trust_remote_code,
+        batch_size=options.batch_size,
+        **{name: value for name, value in asked.items() if value is not None},
+    )
+    left_out = f", {done.errors:,} left out" if done.errors else ""
+    print(f"{done.rows:,} summaries written to {options.output}{left_out}")
     return 0
 
 
