@@ -3,9 +3,10 @@
 # make test   install everything and run the test suite;  make test-browser  the Spaces in headless Chromium
 # make test-cpus  the tests as on older CPUs (hours);  make mutants  do the tests notice faults? (half an hour)
 # make fuzz   damaged files and odd texts, two minutes;  make faults  kills, full disks, shared caches (ten minutes)
+# make docs   the documentation, in build/site
 # make lint   ruff and mypy;  make bench  our speed beside the peers';  make slow  what takes minutes
 # make study-apeso       pointer-generator and APESO on news, resumable (about an hour)
-# make study-long        the thesis' experiments with long documents, resumable (about an hour)
+# make study-long        the thesis' experiments with long documents, resumable (many hours)
 # make study-self-critical  learning from ROUGE-L, WMS, SMS and S+WMS, resumable (about 45 minutes)
 # make study-attention   the papers' comparison of attention mechanisms, resumable (about 90 minutes)
 
@@ -17,7 +18,7 @@ INSTALL := $(BIN)/pip install --quiet --disable-pip-version-check --constraint c
 THREADS := OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 TOKENIZERS_PARALLELISM=false
 BENCHMARKS := $(filter-out __init__ timing,$(basename $(notdir $(wildcard tests/benchmarks/*.py))))
 
-.PHONY: demo space test test-cpus mutants fuzz faults test-browser pictures lint types bench slow study-apes study-apeso study-attention study-long study-self-critical clean
+.PHONY: demo space test test-cpus mutants fuzz faults test-browser pictures docs lint types bench slow study-apes study-apeso study-attention study-long study-self-critical clean
 
 demo: $(VENV)/demo.installed
 	$(BIN)/summarily summarize --sample
@@ -59,6 +60,11 @@ test-browser: $(VENV)/all.installed
 # The pictures of the documents, taken by the browser tests.
 pictures: $(VENV)/all.installed
 	$(THREADS) $(BIN)/python -m tests.spaces.browser.pictures
+
+# Every warning is an error: no dead link, no page that nothing leads to. The variable silences an advertisement.
+docs: $(VENV)/docs.installed
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
+	@echo "The documentation is in build/site/index.html"
 
 slow: $(VENV)/all.installed
 	$(THREADS) $(BIN)/python -m pytest -m slow
@@ -107,6 +113,10 @@ $(VENV)/demo.installed: $(VENV)/bin/pip setup.cfg constraints.txt
 
 $(VENV)/space.installed: $(VENV)/bin/pip setup.cfg constraints.txt
 	$(INSTALL) --editable ".[offline,demo]"
+	touch $@
+
+$(VENV)/docs.installed: $(VENV)/bin/pip setup.cfg constraints.txt
+	$(INSTALL) --editable ".[docs]"
 	touch $@
 
 $(VENV)/all.installed: $(VENV)/bin/pip setup.cfg constraints.txt

@@ -122,7 +122,8 @@ def _space(repository: Repository, folder: Path) -> None:
 
 def _model(repository: Repository, folder: Path) -> None:
     """Weights, tokenizer, card, and the code; a model that is stored as what differs from a pinned one is made whole."""
-    from summarily.modeling.remote_code import write_remote_code
+    from summarily.modeling.generation.summary_beam_search import SearchesWithPenalties
+    from summarily.modeling.remote_code import write_custom_generate, write_remote_code
 
     kept = [path.name for path in repository.source.iterdir() if path.is_file() and path.suffix != ".py"]
     if (repository.source / ADAPTER).is_file():  # beside the adapter, so that nobody needs its base
@@ -139,6 +140,8 @@ def _model(repository: Repository, folder: Path) -> None:
         if adapted.config.encoder is not None:
             adapted.encoder_tokenizer().save_pretrained(folder)
     write_remote_code(model_class, folder)
+    if issubclass(model_class, SearchesWithPenalties):
+        write_custom_generate(folder)
 
 
 def _class_of(repository: Repository) -> Any:

@@ -11,13 +11,15 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
-from summarily.metrics.explanations import Explanation
 from summarily.support.errors import InputError
 from summarily.support.inputs import checked_text, rows_of
 from summarily.support.keys import Key
 from summarily.support.version import __version__
+
+if TYPE_CHECKING:
+    from summarily.metrics.explanations import Explanation
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,6 +209,44 @@ class Score:
         return Key(next(iter(self.per_example)))
 
     @property
+    def ordered(self) -> list[Key]:
+        """All values as a table shows them: the main score first, recall and precision beside the F they belong to.
+
+        Example:
+            >>> from summarily.metrics import load
+            >>> load("rouge", types=("rouge1", "rouge2")).compute(["a cat"], ["the cat"]).ordered[:4]
+            ['rouge1', 'rouge1_recall', 'rouge1_precision', 'rouge2']
+        """
+        keys = list(map(Key, self.per_example))
+        stems = [key.removesuffix("_recall").removesuffix("_precision") for key in keys]
+        parts = ["", "_recall", "_precision"]
+
+        def place(key: Key) -> tuple[bool, int, int]:
+            stem = stems[keys.index(key)]
+            return key != self.main, stems.index(stem), parts.index(key.removeprefix(stem))
+
+        return sorted(keys, key=place)
+
+    @property
+    def shown(self) -> list[Key]:
+        """What a short table shows: the main score and, if that is F or recall, the other of the two.
+
+        Example:
+            >>> from summarily.metrics import load
+            >>> load("rouge").compute(["a cat sat"], ["the cat sat"]).shown
+            ['rouge1', 'rouge1_recall']
+        """
+        main = self.main
+        other = main.removesuffix("_recall") if main.endswith("_recall") else f"{main}_recall"
+        beside = [Key(key) for key in self.per_example if key == other]
+        # BARTScore's recall has its own name: there is nothing to add.
+        return [main, *(key for key in beside if self.mean[key] != self.mean[main])]
+
+    def label(self, key: str, label: str = "") -> str:
+        """What a value is called in a table, where the metric may have a label of its own."""
+        return Key(key).label if label in ("", self.name) else f"{label}: {Key(key).label}"
+
+    @property
     def mean(self) -> dict[str, float]:
         return {key: weighted_mean(values, self._weights_of(key)) for key, values in self.per_example.items()}
 
@@ -215,6 +255,14 @@ class Score:
         name = key or self.main
         values = self.per_example[name] or [self.mean[name]]  # a stream keeps its means alone
         return 1 if max(map(abs, values)) >= 50 else 4
+
+    def text(self, key: str, digits: int) -> str:
+        """The mean of a value, with its interval if it is known."""
+        text = f"{self.mean[key]:.{digits}f}"
+        if self.interval:
+            interval = self.interval[key]
+            text += f" [{interval.low:.{digits}f}, {interval.high:.{digits}f}]"
+        return text
 
     def _weights_of(self, key: str) -> list[float] | None:
         return None if key in self.averaged else self.weights
@@ -355,6 +403,8 @@ class Metric(ABC):
     preset: str = "light"
     empty_score: float | None = 0.0
     """The main score of an empty text. None names the exception: a model that scores any text scores this one too."""
+    reward_key: ClassVar[str | None] = None
+    """The value to learn from, where it is not the main score: recall alone would teach a model to go on and on."""
     max_references: int | None = None
     """How many references are read, the first ones; None for all."""
 
@@ -419,11 +469,15 @@ class Metric(ABC):
         """What has been seen so far; states add up (`a + b`), and `state.score()` is the result."""
         return State(self, make_examples(predictions, references, sources))
 
-    def reward(self, completions: Sequence[str], references: Sequence[Any], **columns: Any) -> list[float]:
-        """The main score of each completion, its sign turned if less is better: a reward for reinforcement
-        learning."""
+    def reward(
+        self, completions: Sequence[str], references: Sequence[Any], key: str | None = None, **columns: Any
+    ) -> list[float]:
+        """The main score of each completion (or `reward_key`), or that of `key`, its sign turned if less is better: a
+        reward for reinforcement learning."""
         score = self.compute(completions, references, columns.get("sources"))
-        return [score.main.goodness(value) for value in score.per_example[score.main]]
+        known = {one: one for one in score.per_example}  # they know their direction
+        chosen = Key(known[key or self.reward_key or score.main])
+        return [chosen.goodness(value) for value in score.per_example[chosen]]
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.name!r}, preset={self.preset!r})"

@@ -85,8 +85,10 @@ class Comparison:
         """Decimals to show: the same for all systems."""
         return min(card[metric].digits(key) for card in self.cards.values())
 
-    def best(self, metric: str, key: str | None = None) -> list[str]:
-        """The best system by a value (by default the main score), and those whose distance to it may be chance.
+    def best(self, metric: str | None = None, key: str | None = None) -> list[str]:
+        """The best system by a value, and those whose distance to it may be chance.
+
+        By default it is the main score of the first metric: BERTScore's recall, if no metric was named.
 
         Example:
             >>> texts = [f"the cat sat on mat number {i}" for i in range(12)]
@@ -94,6 +96,7 @@ class Comparison:
             >>> compare(systems, texts, metrics="rouge").best("rouge")
             ['A', 'C']
         """
+        metric = next(iter(self.ranking)) if metric is None else metric
         scores = {system: card[metric] for system, card in self.cards.items()}
         any_score = next(iter(scores.values()))
         name = Key(any_score.main if key is None else next(k for k in any_score.per_example if k == key))
@@ -112,17 +115,19 @@ class Comparison:
         return [system for system in scores if system == top or corrected[system] >= 1 - self.confidence]
 
     def table(self, signatures: bool = True) -> str:
-        """Means with intervals, the tests of every pair, and the ranking."""
+        """Means with intervals; of each metric's main score, which is its first row, the tests of every pair and the
+        ranking."""
         first = next(iter(self.cards.values()))
         rows = [
             [
-                f"{metric}{score.main.note}",
-                *(_mean_and_interval(card[metric], self.digits(metric)) for card in self.cards.values()),
+                score.label(key, metric),
+                *(card[metric].text(key, self.digits(metric, key)) for card in self.cards.values()),
             ]
             for metric, score in first.items()
+            for key in score.shown
         ]
         columns = tuple(range(1, len(self.cards) + 1))
-        lines = [format_table(["metric (main score)", *self.cards], rows, right=columns), ""]
+        lines = [format_table(["value", *self.cards], rows, right=columns), ""]
         pair_rows = [
             [
                 pair.metric,
@@ -150,7 +155,9 @@ class Comparison:
         if warning := too_few(len(next(iter(first.values()))), paired=True):
             lines += ["", warning]
         lines += ["", f"ranking (> differs at p Holm < {1 - self.confidence:.2g}, ~ may be chance)"]
-        lines += [f"{metric}: {self._ranked(metric)}" for metric in self.ranking]
+        lines += [
+            f"{score.label(score.main, metric)}: {self._ranked(metric)}" for metric, score in first.items()
+        ]
         if first.skipped:
             lines += ["", "skipped", *(f"{name}: {reason}" for name, reason in first.skipped.items())]
         if signatures:
@@ -190,14 +197,6 @@ class Comparison:
         return pandas.concat(
             {system: card.to_pandas() for system, card in self.cards.items()}, names=["system", "example"]
         )
-
-
-def _mean_and_interval(score: Score, digits: int) -> str:
-    text = f"{float(score):.{digits}f}"
-    if score.interval:
-        interval = score.interval[score.main]
-        text += f" [{interval.low:.{digits}f}, {interval.high:.{digits}f}]"
-    return text
 
 
 def compare(

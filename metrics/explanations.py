@@ -55,6 +55,24 @@ class Explanation(Record):
     prediction: str
     references: tuple[str, ...]
 
+    def plot(self, axes: Any = None) -> Any:
+        """A picture on matplotlib's `axes`: shared words, aligned words, flows or questions, whatever the metric has.
+
+        Example:
+            >>> from summarily.metrics import load
+            >>> axes = load("rouge").explain("a cat sat", ["the cat sat"]).plot()
+            >>> axes.get_title(loc="left")
+            'rouge1 0.6667'
+        """
+        from summarily.metrics.plots import plot_explanation
+
+        return plot_explanation(self, axes)
+
+    def _repr_html_(self) -> str:
+        from summarily.metrics.notebooks import explanation_in_notebook
+
+        return explanation_in_notebook(self)
+
 
 # --- what stands in both texts ----------------------------------------------------------------------------
 

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
 from summarily.metrics import load, load_all
-from summarily.metrics.base import Example, make_examples
-from summarily.support.errors import InputError
+from summarily.metrics.base import Example, Metric, make_examples
+from summarily.support.errors import InputError, MissingRequirement, SummarilyWarning
+from summarily.support.suggestions import did_you_mean
 
 
 def compute_metrics(
     tokenizer: Any,
-    metrics: Any = ("rouge",),
+    metrics: Any = None,
     preset: str = "light",
     postprocess: Callable[[str], str] | None = None,
     rows: Any = None,
@@ -28,7 +30,9 @@ def compute_metrics(
 
     Args:
         tokenizer: the tokenizer (or processor) the model was trained with.
-        metrics: as for `summarily.score`.
+        metrics: as for `summarily.score`; by default BERTScore, whose recall agrees best with people
+            (`metric_for_best_model="bertscore_recall"` keeps the best checkpoint by it), and ROUGE. Where BERTScore's
+            weights are not installed a warning says so, and ROUGE is left.
         preset: as for `summarily.score`.
         postprocess: applied to each decoded text, for example `str.strip`.
         rows: the evaluation set as the trainer gets it. A model that copies words beyond its vocabulary needs it, with
@@ -41,10 +45,21 @@ def compute_metrics(
         >>> tokenizer = AutoTokenizer.from_pretrained(summarily.checkpoint("headlines"))
         >>> hook = compute_metrics(tokenizer)  # for Seq2SeqTrainer(..., compute_metrics=hook)
         >>> ids = tokenizer(["acme sets stock split"], return_tensors="np")["input_ids"]
-        >>> hook(EvalPrediction(ids, ids))["rouge1"]
-        1.0
+        >>> scores = hook(EvalPrediction(ids, ids))
+        >>> next(iter(scores)), scores["rouge1"]
+        ('bertscore_recall', 1.0)
     """
     return ComputeMetrics(tokenizer, metrics, preset, postprocess, rows)
+
+
+def _by_default(preset: str) -> dict[str, Metric]:
+    found: dict[str, Metric] = {}
+    for name in ("bertscore", "rouge"):
+        try:
+            found |= load_all(name, preset)[0]
+        except MissingRequirement as error:
+            warnings.warn(f"{name} is left out of the evaluation: {error}", SummarilyWarning, stacklevel=4)
+    return found
 
 
 class ComputeMetrics:
@@ -71,7 +86,7 @@ class ComputeMetrics:
             raise InputError(f"rows have no column {missing[0]!r}; keep it of the tokenizer's encoding.")
         self.columns = needed
         # Wrong names and missing weights should stop a training run before it starts, not after an epoch.
-        self.metrics, _ = load_all(metrics, preset)
+        self.metrics = _by_default(preset) if metrics is None else load_all(metrics, preset)[0]
         self.postprocess = postprocess
         self.examples: list[Example] = []
 
@@ -152,31 +167,38 @@ class ComputeMetrics:
         return [self.postprocess(text) for text in texts] if self.postprocess else texts
 
 
-def reward(metric: str, preset: str = "light", **options: Any) -> Reward:
-    """A picklable reward `(completions, references, **columns) -> list[float]`: the metric's main score.
+def reward(metric: str, preset: str = "light", key: str | None = None, **options: Any) -> Reward:
+    """A picklable reward `(completions, references, **columns) -> list[float]`: the metric's main score, or its `key`.
+
+    BERTScore's is F here, not recall, which longer and longer texts would raise.
 
     Example:
         >>> reward("rouge")(["a cat sat"], references=["the cat sat"])
         [0.6666666666666666]
+        >>> reward("rouge", key="rouge1_recall")(["a cat"], references=["a cat sat down"])
+        [0.5]
     """
-    return Reward(metric, preset, options)
+    return Reward(metric, preset, options, key)
 
 
 class Reward:
     """See `reward`. Loads its metric when first called, so it travels to worker processes by name."""
 
-    def __init__(self, metric: str, preset: str, options: dict[str, Any]):
-        self.metric, self.preset, self.options = metric, preset, options
-        self.__name__ = f"{metric}_reward"  # TRL logs rewards by this name
+    def __init__(self, metric: str, preset: str, options: dict[str, Any], key: str | None = None):
+        self.metric, self.preset, self.options, self.key = metric, preset, options, key
+        self.__name__ = f"{key or metric}_reward"  # TRL logs rewards by this name
         self._loaded: Any = None
-        load(metric, preset=preset, **options).check()
+        loaded = load(metric, preset=preset, **options)
+        loaded.check()
+        if key is not None and key not in loaded.keys:
+            raise InputError(f"{metric} has no score {key!r};{did_you_mean(key, loaded.keys)}")
 
     def __call__(self, completions: Sequence[Any], references: Sequence[Any], **columns: Any) -> list[float]:
         if self._loaded is None:
             self._loaded = load(self.metric, preset=self.preset, **self.options)
         # TRL's chat format: a completion is a list with one message.
         texts = [c if isinstance(c, str) else c[-1]["content"] for c in completions]
-        return self._loaded.reward(texts, references, **columns)
+        return self._loaded.reward(texts, references, self.key, **columns)
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_loaded": None}

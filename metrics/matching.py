@@ -10,6 +10,7 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from operator import attrgetter
 from typing import NamedTuple
 
@@ -170,7 +171,7 @@ class Idf:
             return math.log((self.documents + 1) / (self.frequencies.get(token, 0) + 1))
         return math.log(self.documents / self.frequencies.get(token, 1))
 
-    @property
+    @cached_property
     def digest(self) -> str:
         """Equal digests give equal weights."""
         text = f"{self.smoothed} {self.documents} {sorted(self.frequencies.items())}"
@@ -211,13 +212,15 @@ class Matcher:
     floor: float = 0.0
     """In bert_score padding has similarity 0, so in its batches a token that resembles nothing counts 0, not
     less. Keeping that for every pair keeps its numbers without depending on the batch."""
+    fixed: Idf | None = None
+    """Weights that are the same for every corpus; without them `idf` is counted over the references."""
 
     def requests(self, examples: Sequence[Example]) -> list[Request]:
         return [Request(self.encoder, distinct_texts(examples), [self.layer])]
 
     def statistics(self, examples: Sequence[Example]) -> Idf | None:
         """Idf over the references, each counted as often as it is given."""
-        if not self.idf:
+        if not self.idf or self.fixed is not None:
             return None
         times = Counter(reference for example in examples for reference in example.references)
         encoded = dict(zip(times, self.encoder.tokenize(times), strict=True))
@@ -268,18 +271,20 @@ class Matcher:
 
     def idf_name(self, statistics: Idf | None) -> str:
         """For the signature."""
-        return f"{self.idf}@{statistics.digest}" if statistics else str(self.idf or "no")
+        counted = statistics or self.fixed
+        return f"{self.idf}@{counted.digest}" if counted else str(self.idf or "no")
 
     def _check(self, statistics: Idf | None) -> None:
-        if self.idf and statistics is None:
+        if self.idf and statistics is None and self.fixed is None:
             raise InputError(
                 "idf is counted over a corpus and a single call has none: use score.explain(row) of a Score, "
                 "or pass statistics=metric.statistics(examples)."
             )
 
     def _bag(self, encoded: Encoded, statistics: Idf | None) -> Bag:
-        if statistics is not None:
-            weights = [statistics(token) for token in encoded.ids]
+        counted = statistics or self.fixed
+        if counted is not None:
+            weights = [counted(token) for token in encoded.ids]
         else:
             tokenizer = self.encoder.tokenizer
             unweighted = {tokenizer.cls_token_id, tokenizer.sep_token_id}

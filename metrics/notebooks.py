@@ -6,15 +6,15 @@ from collections.abc import Sequence
 from html import escape
 from typing import TYPE_CHECKING, Any
 
+from summarily.metrics.plots import new_axes
 from summarily.metrics.resampling import too_few
-from summarily.support.errors import MissingRequirement
 from summarily.support.keys import Key
 from summarily.support.markup import Bar, bar_chart, note, table
-from summarily.support.requirements import pip_install
 
 if TYPE_CHECKING:
     from summarily.metrics.base import Score
     from summarily.metrics.comparison import Comparison
+    from summarily.metrics.explanations import Explanation
     from summarily.metrics.scorecard import Scorecard
 
 # Colours are those of the text around, so that light and dark notebooks both work.
@@ -28,6 +28,12 @@ _STYLE = """<style>
 .summarily svg { width: 260px; } .summarily svg text { fill: currentColor; font-size: 12px; }
 .summarily svg .whisker { stroke: currentColor; fill: none; } .summarily svg .axis { stroke: rgb(128 128 128 / .5); }
 .summarily figure { display: inline-block; margin: .3em 1.2em .3em 0; }
+.summarily h4 { margin: .8em 0 .2em; } .summarily .text { white-space: pre-wrap; }
+.summarily mark { background: rgb(250 204 21 / .45); color: inherit; }
+.summarily .grid-of-two { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(300px, 100%), 1fr)); gap: 1em; }
+.summarily .chips { display: flex; flex-wrap: wrap; gap: 4px; }
+.summarily .chip { display: inline-flex; flex-direction: column; align-items: center; padding: 2px 6px; border-radius: 5px; }
+.summarily .wide svg { width: min(460px, 100%); } .summarily td.long { white-space: normal; text-align: left; }
 </style>"""
 
 
@@ -63,7 +69,13 @@ def comparison_html(comparison: Comparison) -> str:
     for metric, score in first.items():
         found = {system: card[metric] for system, card in comparison.cards.items()}
         digits = comparison.digits(metric)
-        rows.append([f"{metric}{score.main.note}", *(_mean(one, digits) for one in found.values())])
+        rows += [
+            [
+                score.label(key, metric),
+                *(one.text(key, comparison.digits(metric, key)) for one in found.values()),
+            ]
+            for key in score.shown
+        ]
         intervals = [
             Bar(system, float(one), *(one.interval[one.main][:2] if one.interval else (None, None)))
             for system, one in found.items()
@@ -81,15 +93,21 @@ def comparison_html(comparison: Comparison) -> str:
         for pair in comparison.pairs
     ]
     parts = [
-        table(
-            f"Main scores, {100 * comparison.confidence:g}% intervals", ["metric", *comparison.cards], rows
-        ),
+        table(f"Means, {100 * comparison.confidence:g}% intervals", ["value", *comparison.cards], rows),
         "".join(bars),
         table("Permutation tests of every pair", ["difference", "mean", "p (Holm)", "better"], pairs),
     ]
     if few := too_few(len(next(iter(first.values()))), paired=True):
         parts.append(note(few))
     return _whole(parts, [str(score.signature) for score in first.values()])
+
+
+def explanation_in_notebook(explanation: Explanation) -> str:
+    """Why an example got its score, as the Spaces show it."""
+    from summarily.metrics.pictures import explanation_html
+
+    values = ", ".join(f"{Key(key).label} {value:.4f}" for key, value in explanation.values.items())
+    return f'{_STYLE}<div class="summarily wide">{note(values)}{explanation_html(explanation)}</div>'
 
 
 def plot(score: Score, key: str | None = None, axes: Any = None) -> Any:
@@ -102,13 +120,8 @@ def plot(score: Score, key: str | None = None, axes: Any = None) -> Any:
         >>> card["rouge"].plot().get_xlabel()
         'rouge1'
     """
-    try:
-        import matplotlib.pyplot as plt
-    except ImportError:
-        raise MissingRequirement(f"a picture needs matplotlib: {pip_install('plots')}") from None
     name = Key(key or score.main)
-    if axes is None:
-        _, axes = plt.subplots(figsize=(5, 3))
+    axes = axes or new_axes(5, 3)
     axes.hist(score.per_example[name], bins=min(30, max(5, len(score) // 4)), color="#0072b2", alpha=0.75)
     axes.axvline(score.mean[name], color="#d55e00", label=f"mean {score.mean[name]:.{score.digits(name)}f}")
     if score.interval:
@@ -122,10 +135,10 @@ def plot(score: Score, key: str | None = None, axes: Any = None) -> Any:
 
 def _rows(label: str, score: Score) -> list[list[str]]:
     rows = []
-    for key, mean in score.mean.items():
+    means = score.mean
+    for key in score.ordered:
         digits = score.digits(key)
-        name = Key(key).label if not label or label == score.name else f"{label}: {Key(key).label}"
-        row = [name, f"{mean:.{digits}f}"]
+        row = [score.label(key, label), f"{means[key]:.{digits}f}"]
         if score.interval:
             low, high, _ = score.interval[key]
             row.append(f"{low:.{digits}f} to {high:.{digits}f}")
@@ -136,13 +149,6 @@ def _rows(label: str, score: Score) -> list[list[str]]:
 def _level(scores: Sequence[Score]) -> list[str]:
     found = next((score.interval for score in scores if score.interval), None)
     return [f"{100 * next(iter(found.values())).confidence:g}% interval"] if found else []
-
-
-def _mean(score: Score, digits: int) -> str:
-    low_high = score.interval[score.main][:2] if score.interval else ()
-    return f"{float(score):.{digits}f}" + (
-        " [{:.{d}f}, {:.{d}f}]".format(*low_high, d=digits) if low_high else ""
-    )
 
 
 def _whole(parts: Sequence[str], signatures: Sequence[str]) -> str:

@@ -12,7 +12,6 @@ from summarily.metrics.base import Score, make_examples
 from summarily.metrics.engine import score_examples
 from summarily.metrics.resampling import too_few
 from summarily.support.files import write_atomically
-from summarily.support.keys import Key
 from summarily.support.progress import Report
 from summarily.support.tables import format_table
 
@@ -49,14 +48,15 @@ class Scorecard(Mapping[str, Score]):
         """A text table: each value with its interval, then what was counted, and the signatures."""
         rows = []
         for label, score in self.items():
-            for key, mean in score.mean.items():
+            means = score.mean
+            for key in score.ordered:
                 interval = score.interval[key] if score.interval else None
                 first, digits = key == score.main, score.digits(key)
                 rows.append(
                     [
                         label if first else "",
-                        Key(key).label,
-                        f"{mean:.{digits}f}",
+                        key.label,
+                        f"{means[key]:.{digits}f}",
                         f"{interval.low:.{digits}f} to {interval.high:.{digits}f}" if interval else "",
                         *(_cost_cells(score.cost) if first else ("", "", "")),
                     ]

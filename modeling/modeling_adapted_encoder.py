@@ -57,7 +57,11 @@ class AdaptedLinear(nn.Linear):
         self.scale = scale
         self.adapter_down = nn.Parameter(torch.empty(rank, inputs))  # A
         self.adapter_up = nn.Parameter(torch.empty(outputs, rank))  # B
-        init.normal_(self.adapter_down, std=inputs**-0.5)
+        self.start()
+
+    def start(self) -> None:
+        """A change of nothing, which can be learnt."""
+        init.normal_(self.adapter_down, std=self.in_features**-0.5)
         init.zeros_(self.adapter_up)
 
     def forward(self, states: torch.Tensor) -> torch.Tensor:
@@ -182,7 +186,11 @@ class AdaptedEncoderModel(PreTrainedModel):
         loaded: Any = super().from_pretrained(folder, *arguments, output_loading_info=True, **options)
         model, report = loaded
         if lost := sorted(key for key in report["missing_keys"] if _ADAPTER in key):
-            raise InputError(f"{folder} has no {lost[0]} (adapters missing: {len(lost)}).")
+            if folder is not None:
+                raise InputError(f"{folder} has no {lost[0]} (adapters missing: {len(lost)}).")
+            for name, module in model.named_modules():  # without a checkpoint they are new ones
+                if f"{name}.adapter_down" in lost:
+                    module.start()
         if model.config.encoder is not None:
             resolved, sha256 = resolve_encoder(model.config.encoder)
             if sha256 != model.config.encoder_sha256:

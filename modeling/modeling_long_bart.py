@@ -111,10 +111,14 @@ class LongBartDecoder(BartDecoder):
     def make_positions(self, positions: int) -> LearnedPositions:
         return LearnedPositions(positions, self.config.d_model)
 
-    def new_cache(self, examples: int) -> SharedCrossAttentionCache:
+    def new_cache(self, examples: int, past: Cache | None = None) -> SharedCrossAttentionCache:
         """An empty cache for summaries of `examples` documents, as long as the window where there is one."""
-        past = DynamicCache()
         if window := self.config.summary_window:
+            if past is not None:
+                raise InputError(
+                    f"summary_window={window} has a cache of its own; leave cache_implementation out."
+                )
+            past = DynamicCache()
             past.layer_class_to_replicate = None
             past.layers = [DynamicSlidingWindowLayer(window) for _ in self.layers]
         return SharedCrossAttentionCache(examples, past)
@@ -217,5 +221,5 @@ class LongBartForConditionalGeneration(
         )
         return self.lm_head(outputs.last_hidden_state) + self.final_logits_bias, outputs
 
-    def new_cache(self, examples: int) -> SharedCrossAttentionCache:
-        return self.model.decoder.new_cache(examples)
+    def new_cache(self, examples: int, past: Cache | None = None) -> SharedCrossAttentionCache:
+        return self.model.decoder.new_cache(examples, past)

@@ -4,7 +4,10 @@ from transformers.modeling_outputs import BaseModelOutput
 from transformers.utils.generic import merge_with_config_defaults
 from transformers.utils.output_capturing import capture_outputs
 
-from summarily.modeling.attention.window import WindowPlan, plan_by_option
+from summarily.modeling.attention.window_plan import (
+    WindowPlan,
+    plan_by_option,
+)
 
 
 class WindowedEncoder:

@@ -63,6 +63,27 @@ def write_remote_code(model: PreTrainedModel | type[PreTrainedModel], folder: st
     return written
 
 
+def write_custom_generate(folder: str | Path) -> list[Path]:
+    """Put our search where transformers looks for a repository's own `generate`: `folder/custom_generate`.
+
+    Example:
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     [path.name for path in write_custom_generate(folder)]
+    ['errors.py', 'generate.py', 'summary_beam_search.py']
+    """
+    place = Path(folder) / "custom_generate"
+    place.mkdir(parents=True, exist_ok=True)
+    sources = flat_sources(f"{PACKAGE}.modeling.generation.custom_generate")
+    sources["generate"] = sources.pop("custom_generate")
+    written = []
+    for name, text in sorted(sources.items()):
+        written.append(place / f"{name}.py")
+        written[-1].write_text(text, encoding="utf-8")
+    return written
+
+
 def _tokenizer_sources(config_file: Path) -> dict[str, str]:
     """The code of a tokenizer that is one of ours, whose configuration then names it."""
     if not config_file.is_file():

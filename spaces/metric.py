@@ -8,8 +8,8 @@ from typing import Any
 
 from summarily.metrics import load, metric_class
 from summarily.metrics.base import Score
+from summarily.metrics.pictures import explanation_html
 from summarily.spaces import serving
-from summarily.spaces.explanations import explanation_html
 from summarily.spaces.serving import check_length
 from summarily.support.errors import InputError
 from summarily.support.markup import note, number, table

@@ -6,13 +6,22 @@ import argparse
 import functools
 import importlib
 import os
-import re
 import sys
 import warnings
-from collections.abc import Mapping, Sequence
-from pathlib import Path
+from collections.abc import Sequence
 from typing import Any
 
+from summarily.commands.completion import complete, completion
+from summarily.commands.given import (
+    check_output,
+    check_swapped,
+    check_texts,
+    lines_of,
+    references_of,
+    selection,
+    systems_of,
+    understand,
+)
 from summarily.support.errors import (
     InputError,
     MissingRequirement,
@@ -20,7 +29,6 @@ from summarily.support.errors import (
     SummarilyWarning,
     first_line,
 )
-from summarily.support.inputs import literal
 from summarily.support.parsers import add_engine, check_engine
 from summarily.support.processes import is_main, leave
 from summarily.support.progress import say, speaking
@@ -144,10 +152,10 @@ def _parser(arguments: Sequence[str]) -> argparse.ArgumentParser:
         "~/.bashrc, or the same with zsh into ~/.zshrc.",
     )
     command.add_argument("shell", choices=["bash", "zsh"])
-    command.set_defaults(run=_completion)
+    command.set_defaults(run=completion)
     command = commands.add_parser("complete")  # asked by that code; without help it is not listed
     command.add_argument("words", nargs=argparse.REMAINDER)
-    command.set_defaults(run=_complete)
+    command.set_defaults(run=functools.partial(complete, _parser))
     command = commands.add_parser("register", help="make the metrics known to evaluate.load")
     command.set_defaults(run=_register)
     for name, (module, text) in _EXTENSIONS.items():
@@ -252,8 +260,8 @@ def _add_inputs(parser: argparse.ArgumentParser) -> None:
 
 
 def _score(options: argparse.Namespace) -> int:
-    _understand(options, "score")
-    _check_output(options)
+    understand(options, "score")
+    check_output(options)
     say("loading the metrics")
     from summarily.metrics.scorecard import score
 
@@ -262,29 +270,29 @@ def _score(options: argparse.Namespace) -> int:
         say("scoring row by row")
         return _score_stream(options)
     if options.on_error != "stop":
-        raise _bad("--on-error goes with --stream or --engine.")
-    references, sources, table = _references(options)
+        raise InputError("--on-error goes with --stream or --engine.")
+    references, sources, table = references_of(options)
     if options.sample:
         predictions = table[options.sample]
     elif options.predictions:
-        predictions = _lines(options.predictions)
+        predictions = lines_of(options.predictions)
     elif options.data:
         from summarily.support.tables import column
 
         predictions = column(table, options.prediction_column, option="--prediction-column")
     else:
-        raise _bad(
+        raise InputError(
             "give --predictions FILE with --references FILE, a table, or --sample; see summarily score --help"
         )
-    _check_texts({"predictions": predictions, "references": references})
-    _check_swapped(options, predictions, references)
+    check_texts({"predictions": predictions, "references": references})
+    check_swapped(options, predictions, references)
     confidence = options.confidence if len(predictions) > 1 else None
     say(f"scoring {len(predictions):,} summaries")
     card = score(
         predictions,
         references,
         sources,
-        metrics=_selection(options),
+        metrics=selection(options),
         preset=options.preset,
         confidence=confidence,
         distributed=True,
@@ -297,14 +305,16 @@ def _score_stream(options: argparse.Namespace) -> int:
     from summarily.metrics.streaming import Columns, score_stream
 
     if not options.data or options.predictions or options.references or options.sources or options.sample:
-        raise _bad(
+        raise InputError(
             "--stream and --engine read a table: a jsonl, csv or parquet file (for --engine parquet), a folder of them, or "
             "(for --stream) a data set by name."
         )
     if options.engine and not options.json:
-        raise _bad("--engine needs --json FILE.parquet for the scores, in a folder that every machine sees.")
+        raise InputError(
+            "--engine needs --json FILE.parquet for the scores, in a folder that every machine sees."
+        )
     asked = {
-        "metrics": _selection(options),
+        "metrics": selection(options),
         "preset": options.preset,
         "confidence": options.confidence,
         "columns": Columns(options.prediction_column, options.reference_column, options.source_column),
@@ -324,25 +334,25 @@ def _score_stream(options: argparse.Namespace) -> int:
 
 
 def _compare(options: argparse.Namespace) -> int:
-    _understand(options, "compare")
-    _check_output(options)
+    understand(options, "compare")
+    check_output(options)
     say("loading the metrics")
     from summarily.metrics.comparison import compare
 
-    references, sources, table = _references(options)
+    references, sources, table = references_of(options)
     if options.sample:
         from summarily.support.sample import SYSTEMS
 
         systems = {name: table[name] for name in SYSTEMS}
     else:
-        systems = _systems(options.systems or [], table)
-    _check_texts({**systems, "references": references})
+        systems = systems_of(options.systems or [], table)
+    check_texts({**systems, "references": references})
     say(f"scoring {len(systems)} systems, {len(references):,} summaries each")
     result = compare(
         systems,
         references,
         sources,
-        metrics=_selection(options),
+        metrics=selection(options),
         preset=options.preset,
         confidence=options.confidence,
         distributed=True,
@@ -377,225 +387,6 @@ def _register(options: argparse.Namespace) -> int:
     names = register()
     print(f"evaluate.load now knows: {', '.join(names)}\n(registered in {modules_cache()})")
     return 0
-
-
-# --- inputs -----------------------------------------------------------------------------------------------
-
-
-def _bad(message: str) -> Exception:
-    return InputError(message)
-
-
-def _lines(path: str) -> list[str]:
-    from summarily.support.tables import read_lines
-
-    return read_lines(path)
-
-
-def _given(options: argparse.Namespace, name: str) -> bool:
-    return bool(getattr(options, name, None))
-
-
-def _references(options: argparse.Namespace) -> tuple[list[Any], list[Any] | None, Mapping[str, list[Any]]]:
-    """References, sources, and the table they came from (empty for text files)."""
-    if options.sample and (options.data or _given(options, "predictions") or _given(options, "systems")):
-        raise _bad("--sample stands alone; leave out the table, --predictions and --systems.")
-    for name in ("references", "sources"):
-        if (options.data or options.sample) and _given(options, name):
-            raise _bad(f"--{name} goes with text files; with a table use --{name[:-1]}-column.")
-    if options.data and _given(options, "predictions"):
-        raise _bad("--predictions goes with text files; with a table use --prediction-column.")
-    if options.sample:
-        from summarily.support.sample import load_sample
-
-        rows = load_sample()
-        table: Mapping[str, list[Any]] = {name: [row[name] for row in rows] for name in rows[0]}
-        return table["references"], table["source"], table
-    if options.data:
-        from summarily.support.tables import column, read_table
-
-        table = read_table(options.data, options.split, options.config)
-        names = [options.reference_column]
-        if options.reference_column == "reference":
-            names.append("references")
-        sources = None
-        if options.source_column in table or options.source_column != "source":
-            sources = column(table, options.source_column, option="--source-column")
-        return column(table, *names, option="--reference-column"), sources, table
-    if not options.references:
-        raise _bad("give --references FILE [FILE ...], a table, or --sample; see --help")
-    files = [_lines(path) for path in options.references]
-    for path, lines in zip(options.references, files, strict=True):
-        if len(lines) != len(files[0]):
-            raise _bad(f"{path} has {len(lines)} lines but {options.references[0]} has {len(files[0])}.")
-    sources = _lines(options.sources) if options.sources else None
-    return [list(texts) for texts in zip(*files, strict=True)], sources, {}
-
-
-def _systems(names: Sequence[str], table: Mapping[str, list[Any]]) -> dict[str, list[Any]]:
-    from summarily.support.tables import column
-
-    systems: dict[str, list[Any]] = {}
-    for entry in names:
-        name, equals, path = entry.partition("=")
-        if name in systems:
-            raise _bad(f"--systems names {name!r} twice.")
-        systems[name] = _lines(path) if equals else column(table, name, option="--systems")
-    if len(systems) < 2:
-        raise _bad("--systems needs at least two of NAME=FILE, or of the table's columns.")
-    return systems
-
-
-def _selection(options: argparse.Namespace) -> Any:
-    """What `--metrics` and `--set` ask for, as `summarily.score` takes it."""
-    settings: dict[str, dict[str, Any]] = {}
-    for entry in options.set:
-        left, equals, value = entry.partition("=")
-        metric, dot, option = left.partition(".")
-        if not equals or not dot:
-            raise _bad(f"--set {entry}: expected METRIC.OPTION=VALUE, such as rouge.stemmer=True.")
-        settings.setdefault(_metric_name(metric), {})[option] = literal(value)
-    if options.metrics.strip().lower() == "all":
-        return {"all": {}, **settings} if settings else "all"
-    names = [_metric_name(name) for name in options.metrics.split(",") if name.strip()]
-    unknown = sorted(set(settings) - set(names))
-    if unknown:
-        raise _bad(f"--set {unknown[0]}...: {unknown[0]} is not among --metrics {options.metrics}.")
-    return {name: settings.get(name, {}) for name in names}
-
-
-def _metric_name(name: str) -> str:
-    """As people write it: ROUGE, S-WMS."""
-    return name.strip().lower().replace("-", "_")
-
-
-def _understand(options: argparse.Namespace, command: str) -> None:
-    """Text files without options: predictions and references for `score`, systems for `compare`."""
-    given = options.data
-    options.data = given[0] if given else None
-    if len(given) < 2 and not (given and _is_text(given[0])):
-        return
-    if not all(map(_is_text, given)):
-        kinds = " and ".join(given)
-        raise _bad(
-            f"{kinds}: give one table, or text files with one text per line (.txt); see summarily {command} --help"
-        )
-    options.data = None
-    if command == "score":
-        if options.predictions or options.references:
-            taken = "--predictions" if options.predictions else "--references"
-            raise _bad(
-                f"{given[0]} beside {taken}: give all files by options, as --predictions FILE --references FILE."
-            )
-        if len(given) < 2:
-            raise _bad(f"what is {given[0]} compared with? summarily score {given[0]} REFERENCES.txt")
-        options.predictions, options.references = given[0], given[1:]
-        if is_main():
-            print(f"predictions: {given[0]}; references: {', '.join(given[1:])}", file=sys.stderr)
-        return
-    if not options.references:
-        raise _bad(
-            f"compare needs references: summarily compare {' '.join(given)} --references REFERENCES.txt"
-        )
-    names = [Path(path).name.split(".")[0] for path in given]
-    if len(set(names)) < len(names):
-        names = given
-    options.systems = [
-        *(options.systems or []),
-        *(f"{n}={path}" for n, path in zip(names, given, strict=True)),
-    ]
-
-
-def _is_text(name: str) -> bool:
-    return (
-        Path(name.removesuffix(".gz")).suffix in (".txt", ".text", ".out", ".hyp", ".ref")
-        and Path(name).is_file()
-    )
-
-
-def _check_output(options: argparse.Namespace) -> None:
-    """A file that cannot be written should be known before the work, not after it."""
-    if (
-        options.json
-        and not getattr(options, "stream", False)
-        and not Path(options.json).resolve().parent.is_dir()
-    ):
-        raise _bad(f"--json {options.json}: there is no folder {Path(options.json).parent}; create it first.")
-
-
-def _check_texts(columns: Mapping[str, Sequence[Any]]) -> None:
-    for name, texts in columns.items():
-        empty = [row for row, text in enumerate(texts) if not any(map(str.strip, _strings(text)))]
-        if empty:
-            warnings.warn(
-                f"{len(empty):,} of {len(texts):,} {name} are empty, the first in row {empty[0]}.",
-                SummarilyWarning,
-                stacklevel=2,
-            )
-
-
-def _strings(value: Any) -> list[str]:
-    values = value if isinstance(value, (list, tuple)) else [value]
-    return [text for text in values if isinstance(text, str)] or ["?"]  # what is no text is refused elsewhere
-
-
-def _check_swapped(
-    options: argparse.Namespace, predictions: Sequence[Any], references: Sequence[Any]
-) -> None:
-    """Files that were perhaps given in the wrong place: by their names, or because one is far longer."""
-    message = ""
-    if options.predictions and options.references:
-        first, second = Path(options.predictions).name.lower(), Path(options.references[0]).name.lower()
-        if re.search("ref|gold|target", first) and re.search("pred|out|hyp|sys|gen", second):
-            message = f"{options.predictions} is taken for predictions and {options.references[0]} for references; are they swapped?"
-    lengths = [sum(len(_strings(text)[0].split()) for text in texts) for texts in (predictions, references)]
-    if not message and lengths[0] > 4 * lengths[1] > 0:
-        message = f"the predictions are {lengths[0] / lengths[1]:.0f} times as long as the references; are they the sources?"
-    if message:
-        warnings.warn(message, SummarilyWarning, stacklevel=2)
-
-
-# --- the tab key --------------------------------------------------------------------------------------------
-
-_BASH = """\
-_summarily() {
-  local IFS=$'\\n'
-  COMPREPLY=($(summarily complete "${COMP_WORDS[@]:1:COMP_CWORD}" 2>/dev/null))
-}
-complete -o default -F _summarily summarily"""
-
-
-def _completion(options: argparse.Namespace) -> int:
-    print(("autoload -U +X bashcompinit && bashcompinit\n" if options.shell == "zsh" else "") + _BASH)
-    return 0
-
-
-def _complete(options: argparse.Namespace) -> int:
-    """Print the words that may stand where the last one begins."""
-    *before, last = options.words or [""]
-    parser = _parser(before)
-    for word in before:
-        inner = _commands_of(parser).get(word)
-        parser = inner or parser
-    found = [*_commands_of(parser), *(name for action in parser._actions for name in action.option_strings)]
-    option = next((a for a in parser._actions if before and before[-1] in a.option_strings), None)
-    if option is not None and option.choices:
-        found = list(map(str, option.choices))
-    elif before and before[-1] == "--metrics":
-        from summarily.metrics import METRICS
-
-        found = ["all", *METRICS]
-    print("\n".join(word for word in found if word.startswith(last) and word != "complete"))
-    return 0
-
-
-def _commands_of(parser: argparse.ArgumentParser) -> dict[str, argparse.ArgumentParser]:
-    return {
-        name: inner
-        for action in parser._actions
-        if isinstance(action, argparse._SubParsersAction)
-        for name, inner in action.choices.items()
-    }
 
 
 def _report(result: Any, options: argparse.Namespace) -> None:

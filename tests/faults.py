@@ -115,7 +115,11 @@ JOBS = {
     ),
     "merging": Job(
         lambda folder: _python(
-            "import summarily.modeling; from summarily.support.shipped import checkpoint; checkpoint('news')"
+            "import sys, summarily.modeling\n"
+            "from summarily.support.errors import SummarilyError\n"
+            "from summarily.support.shipped import checkpoint\n"
+            "try: checkpoint('news')\n"
+            "except SummarilyError as error: sys.exit(str(error))"
         ),
         lambda folder: _digest(folder, "cache/checkpoints/*/*"),
         needs_cache=True,

@@ -7,6 +7,8 @@ file is ever changed.
 
     python -m tests.mutants                                   # as make mutants
     python -m tests.mutants --sample 30 --seed 1 metrics.transport
+    python -m tests.mutants --results tried.jsonl             # goes on after a stop
+    python -m tests.mutants --results tried.jsonl --again     # tries what was not noticed once more
 """
 
 from __future__ import annotations
@@ -16,12 +18,15 @@ import ast
 import configparser
 import difflib
 import functools
+import hashlib
 import importlib.abc
 import importlib.machinery
 import importlib.util
 import itertools
+import json
 import os
 import random
+import resource
 import signal
 import sys
 import tempfile
@@ -42,9 +47,9 @@ MODULES = {
     "metrics.apes.readers": ("apes/test_readers.py",),
     "metrics.apes.scorer": ("apes/test_scorer.py",),
     "metrics.bartscore.likelihood": ("bartscore",),
-    "metrics.bartscore.scorer": ("bartscore",),
+    "metrics.bartscore.scorer": ("test_options.py", "bartscore"),
     "metrics.base": ("test_base.py", "test_scorecard.py", "test_hooks.py"),
-    "metrics.bertscore.scorer": ("bertscore",),
+    "metrics.bertscore.scorer": ("test_options.py", "bertscore"),
     "metrics.bleurt.scorer": ("bleurt",),
     "metrics.matching": ("test_matching.py", "bertscore"),
     "metrics.meta_evaluation.correlation": (
@@ -60,8 +65,8 @@ MODULES = {
     "metrics.movers.metric": ("wms", "s_wms", "sms"),
     "metrics.movers.static": ("wms", "s_wms", "sms"),
     "metrics.moverscore.ngrams": ("moverscore",),
-    "metrics.moverscore.scorer": ("moverscore",),
-    "metrics.options": ("wms", "moverscore", "rouge/test_rouge.py"),
+    "metrics.moverscore.scorer": ("test_options.py", "moverscore"),
+    "metrics.options": ("test_options.py", "wms", "moverscore", "rouge/test_rouge.py"),
     "metrics.references": ("wms", "bartscore", "bertscore"),
     "metrics.resampling": ("test_resampling.py",),
     "metrics.rouge.lcs": ("rouge/test_lcs.py", "rouge/test_rouge.py"),
@@ -76,6 +81,8 @@ MODULES = {
     "modeling.attention.masks": ("attention/test_masks.py", "attention/test_blocks.py"),
     "modeling.attention.relative": ("attention/test_relative.py",),
     "modeling.attention.window": ("attention/test_window.py",),
+    "modeling.attention.window_kernels": ("attention/test_window.py",),
+    "modeling.attention.window_plan": ("attention/test_window.py",),
     "modeling.generation.shared_cross_attention": ("generation/test_shared_cross_attention.py",),
     "modeling.generation.summary_beam_search": ("generation/test_summary_beam_search.py",),
     "modeling.training.checkpoints": ("training/test_checkpoints.py",),
@@ -342,16 +349,21 @@ class _Changed(importlib.abc.MetaPathFinder, importlib.machinery.SourceFileLoade
         return compile(self.source, self.path, "exec", dont_inherit=True)
 
 
-def attempt(module: str, source: str | None, timeout: float) -> tuple[str, float, str]:
-    """Run a module's tests, with another source if one is given: "passed", "failed" or "hung", seconds, output."""
+def attempt(module: str, source: str | None, limit: int) -> tuple[str, float, str]:
+    """Run a module's tests, with another source if one is given: how they ended, CPU seconds, and the output.
+
+    They end as "passed", "failed", "hung" (the limit is one of CPU seconds, which a busy machine does not change), or
+    "stopped" by the clock, which says nothing: they slept, or others had the machine.
+    """
     assert not any(name.split(".")[0] == "summarily" for name in sys.modules), "the fault would come too late"
-    began = time.monotonic()
+    until = time.monotonic() + 20 * limit
     with tempfile.TemporaryFile("w+") as output:
         child = os.fork()
         if child == 0:
             code = 70
             try:
                 os.setsid()
+                resource.setrlimit(resource.RLIMIT_CPU, (limit, limit))
                 for stream in (1, 2):
                     os.dup2(output.fileno(), stream)
                 if source is not None:
@@ -363,20 +375,49 @@ def attempt(module: str, source: str | None, timeout: float) -> tuple[str, float
                 )
             finally:
                 os._exit(code)
-        status = None
-        while status is None and time.monotonic() - began < timeout:
-            done, status_word = os.waitpid(child, os.WNOHANG)
-            if done:
-                status = os.waitstatus_to_exitcode(status_word)
-            else:
-                time.sleep(0.05)
-        if status is None:
+        done, word, used = os.wait4(child, os.WNOHANG)
+        while not done and time.monotonic() < until:
+            time.sleep(0.05)
+            done, word, used = os.wait4(child, os.WNOHANG)
+        if not done:
             os.killpg(child, signal.SIGKILL)
-            os.waitpid(child, 0)
+            _, word, used = os.wait4(child, 0)
         output.seek(0)
         text = output.read()
-    outcome = "hung" if status is None else "passed" if status == 0 else "failed"
-    return outcome, time.monotonic() - began, text
+    code = os.waitstatus_to_exitcode(word)
+    if not done:
+        outcome = "stopped"
+    elif code in (-signal.SIGXCPU, -signal.SIGKILL):
+        outcome = "hung"
+    else:
+        outcome = "failed" if code else "passed"
+    return outcome, used.ru_utime + used.ru_stime, text
+
+
+class Results:
+    """What was tried before: a line of JSON for each fault, by the source it makes of its module."""
+
+    def __init__(self, path: Path | None):
+        self.path, self.outcomes = path, dict[str, str]()
+        if path is not None and path.exists():
+            for line in path.read_text(encoding="utf-8").splitlines():
+                row = json.loads(line)
+                self.outcomes[row["fault"]] = row["outcome"]
+
+    @staticmethod
+    def key(fault: Mutant) -> str:
+        return hashlib.sha256(f"{fault.module}\n{fault.source}".encode()).hexdigest()
+
+    def of(self, fault: Mutant, again: bool = False) -> str | None:
+        outcome = self.outcomes.get(self.key(fault))
+        return None if again and outcome == "passed" else outcome
+
+    def add(self, fault: Mutant, outcome: str) -> None:
+        self.outcomes[self.key(fault)] = outcome
+        if self.path is not None:
+            row = {"fault": self.key(fault), "module": fault.module, "outcome": outcome}
+            with self.path.open("a", encoding="utf-8") as file:
+                file.write(json.dumps(row | {"change": fault.change}) + "\n")
 
 
 def _import_what_does_not_change() -> None:
@@ -404,6 +445,8 @@ def main() -> int:
     parser.add_argument(
         "--least", type=float, default=0.85, help="fail below this share (default: %(default)s)"
     )
+    parser.add_argument("--results", type=Path, help="keep outcomes in this file, and do not try them twice")
+    parser.add_argument("--again", action="store_true", help="try what was not noticed once more")
     options = parser.parse_args()
     if unknown := [name for name in options.modules if name not in MODULES]:
         parser.error(f"not among the modules: {', '.join(unknown)}")
@@ -412,29 +455,40 @@ def main() -> int:
         _file_of(module)
         tests_of(module)
     chosen = draw(modules, options.sample, options.seed)
+    results = Results(options.results)
     os.environ.setdefault("HF_HUB_OFFLINE", "1")
     _import_what_does_not_change()
     survivors: list[Mutant] = []
-    seconds: dict[str, float] = {}
+    known = 0
+    limits: dict[str, int] = {}
     for number, fault in enumerate(chosen, 1):
-        if fault.module not in seconds:
-            outcome, seconds[fault.module], output = attempt(fault.module, None, timeout=900)
-            if outcome != "passed":
-                print(output)
-                raise SystemExit(f"the tests of summarily.{fault.module} fail without a fault.")
-        outcome, spent, _ = attempt(fault.module, fault.source, timeout=3 * seconds[fault.module] + 20)
-        noticed = {"passed": "SURVIVED", "failed": "noticed", "hung": "noticed (hung)"}[outcome]
+        outcome, spent = results.of(fault, options.again), 0.0
+        if outcome is None:
+            if fault.module not in limits:
+                outcome, spent, output = attempt(fault.module, None, limit=900)
+                if outcome != "passed":
+                    print(output)
+                    raise SystemExit(f"the tests of summarily.{fault.module} fail without a fault.")
+                limits[fault.module] = int(3 * spent + 20)
+            outcome, spent, _ = attempt(fault.module, fault.source, limits[fault.module])
+            if outcome != "stopped":
+                results.add(fault, outcome)
+        noticed = {
+            "passed": "SURVIVED", "failed": "noticed", "hung": "noticed (hung)", "stopped": "not known",
+        }[outcome]  # fmt: skip
+        survivors += [fault] if outcome == "passed" else []
+        known += outcome != "stopped"
         print(
-            f"{number:3}/{len(chosen)} {noticed:9} {spent:5.1f} s  {fault.module}  {fault.operator}",
+            f"{number:3}/{len(chosen)} {noticed:9} {spent:5.1f} s  {fault.module}  {fault.operator};"
+            f" {known - len(survivors)} of {known} so far",
             flush=True,
         )
         if outcome == "passed":
-            survivors.append(fault)
             print(fault.change, flush=True)
-    share = 1 - len(survivors) / len(chosen)
-    print(
-        f"\n{len(chosen) - len(survivors)} of {len(chosen)} faults noticed: {100 * share:.0f}% (seed {options.seed})"
-    )
+    share = 1 - len(survivors) / known if known else 0.0
+    print(f"\n{known - len(survivors)} of {known} faults noticed: {100 * share:.0f}% (seed {options.seed})")
+    if known < len(chosen):
+        print(f"{len(chosen) - known} more were stopped by the clock; run it again on a quieter machine.")
     for fault in survivors:
         print(f"\nnot noticed: summarily.{fault.module} ({fault.operator})\n{fault.change}")
     return 0 if share >= options.least else 1

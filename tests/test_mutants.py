@@ -62,3 +62,16 @@ def test_what_only_people_and_type_checkers_read_is_no_fault():
         assert mutants._behaviour(same.format(change, "")) == mutants._behaviour(same.format("", ""))
         assert mutants._behaviour(other.format(change)) != mutants._behaviour(other.format(""))
     assert mutants._behaviour(same.format("", ", device=cpu")) == mutants._behaviour(same.format("", ""))
+
+
+def test_outcomes_are_kept_and_what_was_not_noticed_may_be_tried_again(tmp_path):
+    seen, missed, new = mutants.draw(["support.files"], 3, 0)
+    results = mutants.Results(tmp_path / "tried.jsonl")
+    results.add(seen, "failed")
+    results.add(missed, "passed")
+    after_a_stop = mutants.Results(tmp_path / "tried.jsonl")
+    assert [after_a_stop.of(fault) for fault in (seen, missed, new)] == ["failed", "passed", None]
+    assert [after_a_stop.of(fault, again=True) for fault in (seen, missed, new)] == ["failed", None, None]
+    after_a_stop.add(missed, "hung")  # the last line counts
+    assert mutants.Results(tmp_path / "tried.jsonl").of(missed, again=True) == "hung"
+    assert mutants.Results(None).of(seen) is None

@@ -15,6 +15,7 @@ from summarily.support.cloze import recognition
 from summarily.support.cloze.entities import replace_spans, without_ids
 from summarily.support.cloze.marks import PLACEHOLDER, candidates
 from summarily.support.cloze.questions import Cloze, is_question_file, make_cloze, question_file
+from summarily.support.cloze.truecasing import restored
 from summarily.support.errors import InputError, InputTypeError
 from summarily.support.inputs import rows_of
 
@@ -137,6 +138,7 @@ class Apes(Metric):
             **self._reader.signature_fields(),
             "ner": self._recogniser.identity,
             "types": [kind.lower() for kind in recognition.KINDS],
+            "case": "restored",
             "aggregate": "pooled",
         }
 
@@ -184,7 +186,8 @@ class Apes(Metric):
             about = example.references, example.source
             if about not in known:
                 known[about] = make_cloze(example.references, source=example.source, recognise=recognise)
-            reads.append(_anonymised(example.prediction, known[about], recognise([example.prediction])[0]))
+            [mentions] = recognise([_prediction(example)])
+            reads.append(_anonymised(example.prediction, known[about], mentions))
         answers = self._reader.answer(
             [read.passage for read in reads],
             [read.questions for read in reads],
@@ -251,11 +254,21 @@ def _columns(reads: Sequence[Read]) -> dict[str, list[float]]:
 
 
 def _texts(example: Example) -> Iterable[str]:
-    """The texts of an example in which entities are looked for."""
-    yield example.prediction
+    """The texts of an example in which entities are looked for, as `make_cloze` and `read` ask for them."""
+    yield _prediction(example)
+    others = list(_others(example))
+    yield from restored(others, others)
+
+
+def _others(example: Example) -> Iterable[str]:
     if example.source is not None:
         yield example.source
     yield from (text for text in example.references if not is_question_file(text))
+
+
+def _prediction(example: Example) -> str:
+    """The prediction in which entities are looked for: without any capital, it gets those of source and references."""
+    return restored([example.prediction], _others(example))[0]
 
 
 def _anonymised(prediction: str, cloze: Cloze, mentions: Sequence[recognition.Mention]) -> Read:

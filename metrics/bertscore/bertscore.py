@@ -20,7 +20,7 @@ THEIRS = ("lang", "rescale_with_baseline", "baseline_path", "all_layers", *OF_SP
 
 class Bertscore(evaluate_module.EvaluateModule):
     metric_name = "bertscore"
-    example_score = "bertscore", 0.97
+    example_score = "bertscore", 0.98
 
     def translated(self, options):
         if options.get("all_layers"):

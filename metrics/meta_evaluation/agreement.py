@@ -29,6 +29,7 @@ from summarily.metrics.meta_evaluation.significance import (
     resampling_for,
     williams,
 )
+from summarily.metrics.meta_evaluation.verdict import Verdict, judge
 from summarily.metrics.resampling import holm
 from summarily.support.errors import InputError
 
@@ -324,18 +325,51 @@ def coefficients_table(study: Study) -> Table:
     return Table(f"{study.name}, {study.question}: Pearson, Spearman, Kendall", header, rows)
 
 
+def level_to_read(study: Study) -> str:
+    """Summaries of one input are what people compare; where no input has several, all are pooled."""
+    return "input" if any(row.inputs for row in study.rows) else "pooled"
+
+
+def verdict(scored: Scored, study: Study, resamples: int = RESAMPLES) -> Verdict:
+    """Which value to trust on these data."""
+    level = level_to_read(study)
+    rows = {row.label: row for row in study.rows}
+    values = {label: row.values[level][study.coefficient] for label, row in rows.items()}
+    return judge(
+        level,
+        scored.columns,
+        values,
+        {label: (row.bounds[level].low, row.bounds[level].high) for label, row in rows.items()},
+        scored.human[study.question],
+        [str(name) for name in scored.inputs],
+        [str(name) for name in scored.systems],
+        study.coefficient,
+        study.resample,
+        resamples,
+        {label: values[label] for label in scored.controls},
+    )
+
+
 def section(scored: Scored, studies: Sequence[Study], plots: bool) -> Section:
-    """The part of a report about one set."""
+    """The part of a report about one set: the verdict, the best metric against people, and all the numbers."""
     result = Section(f"Agreement with people: {scored.name}", [scored.notes.get("read", "")])
+    found = verdict(scored, studies[0])
+    result.first = [found.sentence(), *found.advice(studies[0].baseline)]
     result.text += remarks(scored)
     for study in studies:
         result.tables += [agreement_table(study), coefficients_table(study)]
         if (beyond := beyond_length_table(study)) is not None:
             result.tables.insert(-1, beyond)
     if plots:
+        if found.best is not None:
+            question = studies[0].question
+            caption = f"{found.best} against people ({question}), a point for every summary"
+            people = scored.human[question]
+            points = reports.against(people, scored.columns[found.best], f"people: {question}", found.best)
+            result.lead.append((caption, points))
         for study in studies:
-            level = "input" if any(row.inputs for row in study.rows) else "pooled"
-            result.figures.append(
+            level = level_to_read(study)
+            result.lead.append(
                 (
                     f"{scored.name}, {study.question}: {study.coefficient} correlation, {level} level, 95% intervals",
                     reports.bars(

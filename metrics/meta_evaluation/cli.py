@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,10 @@ from typing import Any
 from summarily.metrics.meta_evaluation import LIMITS
 from summarily.support.progress import say
 
-_SETS = "chaganty, summeval, realsumm, frank, a table (csv, tsv, jsonl, parquet), or the name of a data set"
+_SETS = (
+    "chaganty, summeval, realsumm, frank, a table (csv, tsv, jsonl, parquet), the folder of an evaluation archive of DUC or "
+    "TAC, or the name of a data set"
+)
 
 
 def add_parser(commands: Any) -> None:
@@ -29,6 +33,7 @@ def add_parser(commands: Any) -> None:
     _add_all(studies)
     _add_sweep(studies)
     _add_disagree(studies)
+    _add_holdout(studies)
     _add_report(studies)
     _add_recommend(studies)
     _add_thesis(studies)
@@ -128,9 +133,9 @@ def _metrics(options: argparse.Namespace) -> dict[str, Any]:
     say("loading the metrics")
     from summarily.metrics.meta_evaluation.scores import choose_metrics
 
-    metrics, skipped = choose_metrics(options.metrics, options.preset)
+    metrics, skipped = choose_metrics(options.metrics, options.preset, getattr(options, "only", None))
     for name, reason in skipped.items():
-        print(f"skipped {name}: {reason}")
+        print(f"skipped {name}: {reason}", file=sys.stderr)  # the first line of the output is the answer
     return metrics
 
 
@@ -142,7 +147,8 @@ def _show(options: argparse.Namespace, sections: Sequence[Any], results: dict[st
 
     if options.markdown:
         tables = [table for section in sections for table in section.tables]
-        print("\n\n".join(f"{table.title}\n\n{table.markdown()}" for table in tables))
+        answers = ["\n".join(section.first) for section in sections if section.first]
+        print("\n\n".join([*answers, *(f"{table.title}\n\n{table.markdown()}" for table in tables)]))
     else:
         print("\n\n".join(section.terminal() for section in sections))
     if options.report:
@@ -362,6 +368,11 @@ def _add_all(studies: Any) -> None:
         "--sweep-models", default="minilm", help="encoders whose layers are compared (default: %(default)s)"
     )
     parser.add_argument("--fresh", action="store_true", help="measure the cost again")
+    parser.add_argument(
+        "--only",
+        metavar="LABELS",
+        help='compute some of all metrics, such as "rouge,sms contextual"; in the folder of --keep the others stay',
+    )
     _columns(parser)
     _common(parser)
     parser.set_defaults(run=run_all)
@@ -369,6 +380,7 @@ def _add_all(studies: Any) -> None:
 
 def run_all(options: argparse.Namespace) -> int:
     from summarily.metrics.meta_evaluation import everything
+    from summarily.metrics.meta_evaluation.scores import choose_metrics
     from summarily.support.errors import InputError
     from summarily.support.folders import data_folder
 
@@ -379,9 +391,12 @@ def run_all(options: argparse.Namespace) -> int:
             raise InputError(f"--limit {entry}: expected STUDY=N with a study of {', '.join(limits)}.")
         limits[study] = _numbers("--limit", value)[0]
     refill, refill_name = _refill(options)
+    metrics = _metrics(options)
+    order = None if options.only is None else list(choose_metrics("all", options.preset)[0])
     plan = everything.Plan(
-        _metrics(options), _store(options), limits, refill, refill_name,
-        sweep_models=options.sweep_models.split(","), fresh=options.fresh, keep=everything.keeper(options.keep),
+        metrics, _store(options), limits, refill, refill_name,
+        sweep_models=options.sweep_models.split(","), fresh=options.fresh,
+        encoders=options.only is None or "bertscore" in metrics, keep=everything.keeper(options.keep, order),
     )  # fmt: skip
     if options.judgements and not Path(options.judgements).is_dir():
         results = everything.run_on_table(
@@ -463,6 +478,26 @@ def run_disagree(options: argparse.Namespace) -> int:
     return 0
 
 
+def _add_holdout(studies: Any) -> None:
+    parser = studies.add_parser(
+        "holdout",
+        help="what people's own summaries score",
+        description="Score each reference against the others of its text, beside the summaries of systems.",
+    )
+    parser.add_argument("judgements", metavar="DATA", help=_SETS)
+    parser.add_argument("--question", help=argparse.SUPPRESS)
+    _columns(parser)
+    _common(parser)
+    parser.set_defaults(run=run_holdout)
+
+
+def run_holdout(options: argparse.Namespace) -> int:
+    from summarily.metrics.meta_evaluation import holdout
+
+    table = holdout.holdout(_judgements(options), _metrics(options), _store(options))
+    return _show(options, [holdout.section(table)], {})
+
+
 def _add_report(studies: Any) -> None:
     parser = studies.add_parser(
         "report",
@@ -492,6 +527,9 @@ def _add_recommend(studies: Any) -> None:
         description="Which metric for whom, with intervals, as Markdown; the same numbers give the same bytes.",
     )
     _from_kept(parser)
+    parser.add_argument(
+        "--picture", metavar="FILE", help="draw agreement with people against cost to FILE, as SVG"
+    )
     parser.set_defaults(run=run_recommend)
 
 
@@ -517,6 +555,14 @@ def _from_kept(parser: argparse.ArgumentParser) -> None:
 
 
 def run_recommend(options: argparse.Namespace) -> int:
+    if options.picture:
+        from summarily.metrics.meta_evaluation import recommendation, scores
+        from summarily.support.files import write_atomically
+
+        kept = scores.load_results(options.folder or recommendation.STORED)
+        write_atomically(options.picture, recommendation.picture(kept) + "\n")
+        print(f"written to {options.picture}")
+        return 0
     if _shown_from_the_document(options, "summarily meta recommend"):
         return 0
     from summarily.metrics.meta_evaluation.recommendation import STORED, recommend

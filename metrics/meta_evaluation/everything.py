@@ -21,7 +21,14 @@ from summarily.metrics.meta_evaluation import (
 )
 from summarily.metrics.meta_evaluation.human import Columns, Judgements, read_judgements
 from summarily.metrics.meta_evaluation.reports import Section
-from summarily.metrics.meta_evaluation.scores import Scored, ScoreStore, save_result
+from summarily.metrics.meta_evaluation.scores import (
+    Scored,
+    ScoreStore,
+    load_results,
+    merged,
+    owner_of,
+    save_result,
+)
 from summarily.support.errors import InputError
 
 HUMAN_SETS: dict[str, tuple[str, ...]] = {
@@ -46,6 +53,8 @@ class Plan:
     sweep_models: Sequence[str] = ("minilm",)
     progress: bool | None = None
     fresh: bool = False
+    encoders: bool = True
+    """Whether the encoders of BERTScore are compared."""
     keep: Callable[[str, str, Any], None] = lambda kind, name, result: None
     """Called with every result as soon as it is there."""
 
@@ -65,11 +74,18 @@ def run_on_folder(folder: Path, plan: Plan) -> Results:
             scored = agreement.score_judgements(judgements, plan.metrics, plan.store, plan.progress)
             add("human", scored.name, scored)
             if name == "chaganty":
-                layers = sweep.sweep(
-                    judgements[0], "bertscore", plan.sweep_models, None, "light", plan.store, plan.progress
-                )
-                add("sweep", f"bertscore.{layers.name}", layers)
-                add("profile", layers.name, _profile(judgements[0], plan))
+                if plan.encoders:
+                    layers = sweep.sweep(
+                        judgements[0],
+                        "bertscore",
+                        plan.sweep_models,
+                        None,
+                        "light",
+                        plan.store,
+                        plan.progress,
+                    )
+                    add("sweep", f"bertscore.{layers.name}", layers)
+                add("profile", scored.name, _profile(judgements[0], plan))
     if (folder / "paraphrase/quora_dev.jsonl.gz").is_file():
         pairs = paraphrase.read_pairs("quora", folder, limit=plan.limits["paraphrase"])
         add("paraphrase", pairs.name, paraphrase.score_pairs(pairs, plan.metrics, plan.store, plan.progress))
@@ -144,12 +160,20 @@ def _by_system(judgements: Judgements, limit: int) -> benchmark.Outputs | None:
     )
 
 
-def keeper(folder: str | None) -> Callable[[str, str, Any], None]:
-    """Writes every result to `folder`, if there is one."""
+def keeper(folder: str | None, order: Sequence[str] | None = None) -> Callable[[str, str, Any], None]:
+    """Writes every result to `folder`, if there is one. With an `order` of metrics what is there already stays, but for
+    the metrics that were computed again."""
+    kept = load_results(folder) if folder and order is not None else {}
 
     def keep(kind: str, name: str, result: Any) -> None:
         if folder:
-            save_result(folder, kind, name, result)
+            old = kept.get(kind, {}).get(name)
+            save_result(
+                folder,
+                kind,
+                name,
+                result if old is None or kind == "sweep" else merged(old, result, order or ()),
+            )
 
     return keep
 
@@ -207,8 +231,8 @@ def _cost_against_agreement(scored: Scored, profile: Mapping[str, Any]) -> tuple
 
 
 def _cost_of(label: str, costs: Mapping[str, Mapping[str, float]]) -> float | None:
-    """The seconds of the metric that a value is of: "rouge1" is of "rouge"."""
-    owner = label if label in costs else next((name for name in costs if label.startswith(name)), None)
+    """The seconds of the metric that a value is of."""
+    owner = owner_of(label, list(costs))
     return None if owner is None else costs[owner]["cpu_seconds_per_1000"]
 
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from summarily.metrics.meta_evaluation.nist import is_nist, read_nist
 from summarily.support.errors import InputError
 from summarily.support.folders import data_folder
 from summarily.support.suggestions import nearest
@@ -97,7 +98,8 @@ def read_judgements(
 
     Args:
         data: "chaganty", "summeval", "realsumm" or "frank" (the files of `folder`, or the Hub where it has the
-            set); or a csv, tsv, jsonl or parquet file; or a data set's name.
+            set); or a csv, tsv, jsonl or parquet file; or the folder of an evaluation archive of DUC or TAC (see
+            `nist`); or a data set's name.
         question: which human score, where there are several.
         folder: where the named sets are; by default SUMMARILY_DATA.
         columns: the columns of a table of your own.
@@ -118,6 +120,8 @@ def read_judgements(
             if given:
                 raise InputError(f"{name} goes with a table of your own; {data} has columns of its own.")
         judgements = _read_named(data, question, folder, split)
+    elif is_nist(Path(data)):
+        judgements = _from_nist(Path(data), question)
     else:
         table = _read_essays(Path(data)) if _is_asap(Path(data)) else read_table(data, split or "test")
         kept = _where(table, where or {})
@@ -238,6 +242,17 @@ READERS: dict[str, tuple[Reader, str, tuple[str, str] | None]] = {
     "frank": (read_frank, "Factuality", None),
 }
 """By name: the reader of the files, the question asked by default, and the data set and split on the Hub."""
+
+
+# --- DUC and TAC --------------------------------------------------------------------------------------------
+
+
+def _from_nist(folder: Path, question: str | None) -> Judgements:
+    asked, judged, left_out = read_nist(folder, question)
+    result = Judgements(folder.name, asked, dropped=left_out)
+    for row in judged:
+        result.add(row.summary, row.references, row.human, row.topic, row.system)
+    return result
 
 
 # --- essays -------------------------------------------------------------------------------------------------

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from summarily.metrics.meta_evaluation import reports
 from summarily.metrics.meta_evaluation.agreement import LENGTH
 from summarily.metrics.meta_evaluation.correlation import correlate, partial
 from summarily.metrics.meta_evaluation.corruption import summary_of
@@ -180,21 +181,58 @@ def rank_by_corruption(result: Mapping[str, Any], purpose: str) -> Ranking:
     )
 
 
+ASKED_ABOUT_CONTENT = (
+    ("chaganty_dev", "overall"),
+    ("summeval", "relevance"),
+    ("realsumm", "litepyramid_recall"),
+)
+"""The sets and questions that metrics are chosen by."""
+
+
+def _about_content(results: Mapping[str, Mapping[str, Any]]) -> list[tuple[Scored, str]]:
+    human = results.get("human", {})
+    return [(human[name], question) for name, question in ASKED_ABOUT_CONTENT if name in human]
+
+
+def _costs(results: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+    profiles = list(results.get("profile", {}).values())
+    return profiles[0]["metrics"] if profiles else {}
+
+
+def picture(results: Mapping[str, Mapping[str, Any]]) -> str:
+    """Mean agreement with people about content against what a metric costs, as SVG; of ROUGE the unigrams."""
+    sets, costs = _about_content(results), _costs(results)
+    if not sets or not costs:
+        raise InputError("a picture of agreement against cost needs judged summaries and a profile.")
+    labels = [label for label in sets[0][0].columns if all(label in scored.columns for scored, _ in sets)]
+    points = {}
+    for label in labels:
+        cost = _cost_of(label, costs)
+        if cost is None or label.startswith(("rouge2", "rougeL")):
+            continue
+        found = [
+            _correlation(
+                np.array(scored.columns[label]),
+                scored.human[question],
+                "input",
+                list(map(str, scored.inputs)),
+                list(map(str, scored.systems)),
+            )
+            for scored, question in sets
+        ]
+        points[label] = (cost, float(np.mean(found)))
+    sets_named = f"mean of {len(sets)} sets" if len(sets) > 1 else sets[0][0].name
+    return reports.scatter(
+        points,
+        "CPU seconds per 1,000 summaries",
+        f"Spearman correlation with people by article, {sets_named}",
+    )
+
+
 def recommend(results: Mapping[str, Mapping[str, Any]]) -> str:
     """The recommendation as Markdown."""
-    human = results.get("human", {})
-    profiles = list(results.get("profile", {}).values())
-    costs: dict[str, Any] = profiles[0]["metrics"] if profiles else {}
+    human, costs, main = results.get("human", {}), _costs(results), _about_content(results)
     rankings: list[Ranking] = []
-    main = [
-        (human[name], question)
-        for name, question in (
-            ("chaganty_dev", "overall"),
-            ("summeval", "relevance"),
-            ("realsumm", "litepyramid_recall"),
-        )
-        if name in human
-    ]
     if main:
         rankings.append(rank_by_people(main, "input", "To choose between summaries of one article:"))
         many = [pair for pair in main if len(pair[0].system_names) >= 8]

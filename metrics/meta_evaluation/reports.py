@@ -22,13 +22,19 @@ from summarily.support.requirements import pip_install
 from summarily.support.tables import format_table
 
 _STYLE = """
-body{font:15px/1.5 system-ui,sans-serif;margin:2em auto;max-width:75em;padding:0 1em;color:#222}
+:root{color-scheme:light dark;--text:#222;--soft:#555;--line:#ddd;--ground:#fff;--high:#0a6b2d;--low:#a11}
+@media(prefers-color-scheme:dark){:root{--text:#e6e6e6;--soft:#aaa;--line:#444;--ground:#1b1b1f;--high:#6fd08c;--low:#ff8f8f}}
+body{font:15px/1.5 system-ui,sans-serif;margin:2em auto;max-width:75em;padding:0 1em;color:var(--text);background:var(--ground)}
+h1,h2,p,li{overflow-wrap:anywhere}.scroll{overflow-x:auto}
 table{border-collapse:collapse;margin:1em 0;font-variant-numeric:tabular-nums}
 caption{text-align:left;font-weight:600;padding:.3em 0}
-th,td{padding:.15em .7em;border-bottom:1px solid #ddd;text-align:left;vertical-align:top}
+th,td{padding:.15em .7em;border-bottom:1px solid var(--line);text-align:left;vertical-align:top}
 td.n,th.n{text-align:right}td.n{white-space:nowrap}
-figure{margin:1em 0}svg{max-width:100%;height:auto}figcaption,.note{color:#555}
-pre{white-space:pre-wrap}.high{color:#0a6b2d;font-weight:700}.low{color:#a11;font-style:italic}
+td:first-child,th:first-child{position:sticky;left:0;background:var(--ground)}
+figure{margin:1em 0}svg{max-width:100%;height:auto;color:var(--text)}svg text{fill:currentColor}
+figcaption,.note{color:var(--soft)}.verdict{font-size:1.2em;font-weight:600;max-width:45em}
+pre{white-space:pre-wrap}.high{color:var(--high);font-weight:700}.low{color:var(--low);font-style:italic}
+@media(max-width:640px){body{margin:1em auto}th,td{padding:.15em .4em;font-size:.85em}}
 """
 
 
@@ -70,32 +76,41 @@ class Table:
         body = "\n".join(f"<tr>{cells('td', row)}</tr>" for row in self.rows)
         note = f"<p class=note>{html.escape(self.note)}</p>" if self.note else ""
         return (
-            f"<table><caption>{html.escape(self.title)}</caption>\n<tr>{cells('th', self.header)}</tr>\n"
-            f"{body}</table>{note}"
+            f"<div class=scroll><table><caption>{html.escape(self.title)}</caption>\n<tr>{cells('th', self.header)}</tr>\n"
+            f"{body}</table></div>{note}"
         )
 
 
 @dataclass
 class Section:
-    """One part of a report: a title, text, tables and figures (SVG with a caption)."""
+    """One part of a report: its answer first, a title, text, tables and figures (SVG with a caption)."""
 
     title: str
     text: list[str] = field(default_factory=list)
     tables: list[Table] = field(default_factory=list)
     figures: list[tuple[str, str]] = field(default_factory=list)
+    first: list[str] = field(default_factory=list)
+    """What the section comes to, in a sentence, and what follows from it."""
+    lead: list[tuple[str, str]] = field(default_factory=list)
+    """Figures that show it, before the tables."""
 
     def terminal(self) -> str:
-        return "\n\n".join([f"== {self.title}", *self.text, *(table.text() for table in self.tables)])
+        tables = [table.text() for table in self.tables]
+        return "\n\n".join(["\n".join(self.first), f"== {self.title}", *self.text, *tables]).lstrip("\n")
 
     def html(self) -> str:
         parts = [f"<h2>{html.escape(self.title)}</h2>"]
+        for number, text in enumerate(self.first):
+            parts.append(f"<p{'' if number else ' class=verdict'}>{html.escape(text)}</p>")
+        parts += [_figure(*figure) for figure in self.lead]
         parts += [f"<p>{html.escape(text)}</p>" for text in self.text]
         parts += [table.html() for table in self.tables]
-        parts += [
-            f"<figure>{svg}<figcaption>{html.escape(caption)}</figcaption></figure>"
-            for caption, svg in self.figures
-        ]
+        parts += [_figure(*figure) for figure in self.figures]
         return "\n".join(parts)
+
+
+def _figure(caption: str, svg: str) -> str:
+    return f"<figure>{svg}<figcaption>{html.escape(caption)}</figcaption></figure>"
 
 
 def page(title: str, sections: Sequence[Section], more: str = "") -> str:
@@ -107,7 +122,8 @@ def page(title: str, sections: Sequence[Section], more: str = "") -> str:
     """
     body = "\n".join([*(section.html() for section in sections), more])
     return (
-        f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><title>{html.escape(title)}</title>'
+        f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
+        f'<meta name="viewport" content="width=device-width"><title>{html.escape(title)}</title>'
         f"<style>{_STYLE}</style></head>\n<body><h1>{html.escape(title)}</h1>\n{body}\n</body></html>\n"
     )
 
@@ -173,11 +189,9 @@ def p_value(value: float) -> str:
 
     Example:
         >>> p_value(0.00001), p_value(0.04)
-        ('<.001', '.040')
+        ('<0.001', '0.040')
     """
-    if math.isnan(value):
-        return "-"
-    return "<.001" if value < 0.001 else f"{value:.3f}".removeprefix("0")
+    return "<0.001" if value < 0.001 else number(value)
 
 
 def bracket(low: float, high: float, digits: int = 3) -> str:
@@ -209,10 +223,13 @@ def _svg(figure: Any) -> str:
         stream,
         format="svg",
         bbox_inches="tight",
+        transparent=True,
         metadata=dict.fromkeys(("Date", "Creator", "Format", "Type")),
     )
     _pyplot().close(figure)
-    return stream.getvalue()[stream.getvalue().index("<svg") :]
+    # Lines have the colour of the text around, on dark pages too.
+    drawing = stream.getvalue()[stream.getvalue().index("<svg") :]
+    return drawing.replace("#000000", "currentColor").replace("#333333", "currentColor")
 
 
 def bars(values: Mapping[str, float], bounds: Mapping[str, tuple[float, float]], axis: str) -> str:
@@ -230,7 +247,7 @@ def bars(values: Mapping[str, float], bounds: Mapping[str, tuple[float, float]],
     return _svg(figure)
 
 
-def distributions(columns: Mapping[str, Sequence[float]], across: int = 5) -> str:
+def distributions(columns: Mapping[str, Sequence[float]], across: int = 3) -> str:
     """A small histogram of every metric's scores, as SVG."""
     labels = list(columns)
     down = math.ceil(len(labels) / across)
@@ -255,22 +272,41 @@ def matrix(labels: Sequence[str], values: np.ndarray) -> str:
     axes.set_yticks(range(len(labels)), labels)
     for (i, j), value in np.ndenumerate(values):
         if not math.isnan(value):
-            colour = "white" if abs(value) > 0.7 else "black"
-            axes.text(
-                j, i, f"{value:.2f}".replace("0.", "."), ha="center", va="center", fontsize=6, color=colour
-            )
+            colour = "white" if abs(value) > 0.7 else "#111111"
+            axes.text(j, i, f"{value:.2f}", ha="center", va="center", fontsize=5.5, color=colour)
+    return _svg(figure)
+
+
+def against(people: Sequence[float], scores: Sequence[float], x: str, y: str) -> str:
+    """A metric's scores against people's, a point for every summary, as SVG."""
+    figure, axes = _pyplot().subplots(figsize=(5, 3.4))
+    axes.plot(people, scores, "o", color="#5b8db8", alpha=min(1.0, max(0.15, 60 / len(people))), markersize=4)
+    axes.set_xlabel(x)
+    axes.set_ylabel(y)
     return _svg(figure)
 
 
 def scatter(points: Mapping[str, tuple[float, float]], x: str, y: str) -> str:
     """Named points, x on a logarithmic axis, as SVG: what a metric costs against how well it agrees."""
-    figure, axes = _pyplot().subplots(figsize=(7, 4.5))
-    for label, (across, up) in points.items():
-        axes.plot(across, up, "o", color="#5b8db8")
-        axes.annotate(label, (across, up), xytext=(4, 3), textcoords="offset points", fontsize=8)
+    figure, axes = _pyplot().subplots(figsize=(8, 5.5))
     axes.set_xscale("log")
+    for across, up in points.values():
+        axes.plot(across, up, "o", color="#5b8db8", markersize=4)
+    axes.margins(x=0.15)
     axes.set_xlabel(x)
     axes.set_ylabel(y)
+    figure.draw_without_rendering()
+    # Names stand to the right of their points, each below those that would cover it.
+    per_point = figure.dpi / 72
+    placed: list[tuple[float, float, float]] = []  # left, right and height of a name, in points
+    for label, point in sorted(points.items(), key=lambda entry: -entry[1][1]):
+        left, height = axes.transData.transform(point) / per_point
+        right, top = left + 6 + 4.6 * len(label), height
+        for other_left, other_right, other in placed:  # from the top down
+            if other_left < right and left < other_right and abs(other - height) < 8.5:
+                height = other - 8.5
+        placed.append((left, right, height))
+        axes.annotate(label, point, xytext=(5, height - top - 2.5), textcoords="offset points", fontsize=8)
     return _svg(figure)
 
 

@@ -186,8 +186,10 @@ def _digest(example: Example) -> bytes:
 # --- which metrics, and which of their values -----------------------------------------------------------------
 
 VALUES = {
-    "rouge": ("rouge1", "rouge2", "rougeL", "rougeLsum"),
-    "bertscore": ("bertscore", "bertscore_recall"),
+    "rouge": tuple(
+        f"{name}{part}" for name in ("rouge1", "rouge2", "rougeL", "rougeLsum") for part in ("", "_recall")
+    ),
+    "bertscore": ("bertscore_recall", "bertscore"),
 }
 """The values that are reported; of every other metric the main score is."""
 
@@ -235,7 +237,9 @@ class FirstReferences(Metric):
 _OPTIONS: dict[str, dict[str, Any]] = {"rouge": {"split_sentences": True}, "bleurt": {"max_references": 1}}
 
 
-def choose_metrics(names: str = "all", preset: str = "light") -> tuple[dict[str, Metric], dict[str, str]]:
+def choose_metrics(
+    names: str = "all", preset: str = "light", only: str | None = None
+) -> tuple[dict[str, Metric], dict[str, str]]:
     """Metrics by label, and those left out with the reason.
 
     "all" is every metric that runs here: MoverScore with 1-grams and 2-grams, the movers with static and with
@@ -245,7 +249,16 @@ def choose_metrics(names: str = "all", preset: str = "light") -> tuple[dict[str,
     Example:
         >>> list(choose_metrics("rouge, wms(embeddings=contextual)")[0])
         ['rouge', 'wms(embeddings=contextual)']
+
+    `only` takes some of "all" by their labels there, such as "rouge,wms contextual".
     """
+    if only is not None:
+        everything, left_out = choose_metrics("all", preset)
+        for label in _split(only):
+            if label not in everything:
+                reason = left_out.get(label) or f"it is none of {', '.join(everything)}."
+                raise InputError(f"--only {label}: {reason}")
+        return {label: everything[label] for label in everything if label in _split(only)}, {}
     if names != "all":
         return {label: _one(label, preset) for label in _split(names)}, {}
     chosen, skipped = load_all("all", preset)
@@ -357,6 +370,52 @@ def save_result(folder: str | os.PathLike[str], kind: str, name: str, result: An
     text = json.dumps(_null(value), ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     write_atomically(path, gzip.compress(text.encode("utf-8"), mtime=0))
     return path
+
+
+def merged(kept: Any, fresh: Any, order: Sequence[str]) -> Any:
+    """What was kept of a study, with the numbers of the metrics that were computed again in the place of their old ones.
+
+    Args:
+        kept, fresh: the results of one study on the same texts.
+        order: the labels of the metrics, as tables show them.
+
+    Example:
+        >>> kept = Scored("a", {"q": [1.0]}, {"sms": [0.2], "rouge1": [0.1]}, [0], [0], ["x"], {"sms": "", "rouge": ""})
+        >>> fresh = replace(kept, columns={"rouge1": [0.3], "rouge2": [0.4]}, signatures={"rouge": "new"})
+        >>> merged(kept, fresh, ["rouge", "sms"]).columns
+        {'rouge1': [0.3], 'rouge2': [0.4], 'sms': [0.2]}
+    """
+    if isinstance(fresh, Scored):
+        same = (kept.human, kept.inputs, kept.systems) == (fresh.human, fresh.inputs, fresh.systems)
+        old, new = (vars(result) for result in (kept, fresh))
+        columns = "columns"
+    else:
+        numbers = [key for key in fresh if key not in ("metrics", "signatures", "threads")]
+        same = all(kept[key] == fresh[key] for key in numbers)
+        old, new, columns = kept, fresh, "metrics"
+    if not same:
+        raise InputError("what was kept is of other texts or judgements; compute all metrics again.")
+    of_old, of_new = (list(result["signatures"]) for result in (old, new))
+    stay = {label: one for label, one in old[columns].items() if owner_of(label, of_old) not in of_new}
+    signatures = {**old["signatures"], **new["signatures"]}
+    places = {label: place for place, label in enumerate(dict.fromkeys([*order, *signatures]))}
+    together = {**stay, **new[columns]}
+    ranks = {label: places.get(owner_of(label, list(signatures)) or "", len(places)) for label in together}
+    found: dict[str, Any] = {
+        columns: {label: together[label] for label in sorted(together, key=ranks.__getitem__)}
+    }
+    found["signatures"] = {label: signatures[label] for label in sorted(signatures, key=places.__getitem__)}
+    return replace(fresh, **found) if isinstance(fresh, Scored) else {**fresh, **found}
+
+
+def owner_of(label: str, metrics: Sequence[str]) -> str | None:
+    """The metric that a value is of: "rouge1" is of "rouge".
+
+    Example:
+        >>> owner_of("rouge1", ["rouge", "sms"]), owner_of("sms contextual", ["sms", "sms contextual"])
+        ('rouge', 'sms contextual')
+    """
+    return max((name for name in metrics if label.startswith(name)), key=len, default=None)
 
 
 def load_results(folder: str | os.PathLike[str]) -> dict[str, dict[str, Any]]:

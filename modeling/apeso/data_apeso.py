@@ -9,6 +9,7 @@ from summarily.modeling.pointer_generator.data_pointer_generator import PointerG
 from summarily.support.cloze.questions import make_cloze
 
 if TYPE_CHECKING:
+    import torch
     from transformers import PreTrainedTokenizerBase
 
 Span = tuple[int, int]
@@ -48,6 +49,65 @@ def mark(offsets: Sequence[Span], spans: Sequence[Span]) -> list[int]:
         [0, 1, 1, 0]
     """
     return [int(any(start < right and left < end for left, right in spans)) for start, end in offsets]
+
+
+def carried(offsets: Sequence[Span], values: Sequence[float], others: Sequence[Span]) -> list[float]:
+    """The values of one tokenizer's tokens for those of another: the highest of all that share a character, else 0.
+
+    Example:
+        >>> carried([(0, 4), (5, 12)], [0.9, 0.2], [(0, 2), (2, 4), (4, 12), (0, 0)])
+        [0.9, 0.9, 0.2, 0.0]
+    """
+    return [
+        max(
+            (
+                value
+                for (left, right), value in zip(offsets, values, strict=True)
+                if start < right and left < end
+            ),
+            default=0.0,
+        )
+        for start, end in others
+    ]
+
+
+def entity_scores(
+    model: Any,
+    tokenizer: PreTrainedTokenizerBase,
+    other: PreTrainedTokenizerBase,
+    sources: Sequence[str],
+    prefix: str = "",
+    max_length: int | None = None,
+) -> torch.Tensor:
+    """What an APESO's entity layer says of sources, for the tokens of another model: `entity_scores` of
+    `summary_beam_search`, with which any encoder-decoder has the same entity penalty.
+
+    Args:
+        model, tokenizer: the APESO.
+        other: the tokenizer of the other model.
+        sources: texts, without the prefix that the other model reads before them.
+        prefix, max_length: of what the other model reads.
+
+    Returns:
+        `[batch, tokens]`, padded on the right as the other tokenizer pads.
+    """
+    import torch
+
+    rows = []
+    for source in sources:
+        own = tokenizer(source, return_tensors="pt", return_offsets_mapping=True)
+        offsets = [(start, end) for start, end in own["offset_mapping"][0].tolist()]
+        with torch.no_grad():
+            values = model.get_encoder()(own["input_ids"].to(model.device)).entity_attention[0].tolist()
+        theirs = other(
+            prefix + source,
+            truncation=max_length is not None,
+            max_length=max_length,
+            return_offsets_mapping=True,
+        )
+        spans = [(start - len(prefix), end - len(prefix)) for start, end in theirs["offset_mapping"]]
+        rows.append(torch.tensor(carried(offsets, values, spans)))
+    return torch.nn.utils.rnn.pad_sequence(rows, batch_first=True)
 
 
 def salient_tokens(

@@ -12,6 +12,7 @@ from torch import nn
 from transformers.modeling_outputs import Seq2SeqLMOutput
 
 from summarily.modeling.apeso.configuration_apeso import ApesoConfig
+from summarily.modeling.generation.summary_beam_search import settings_in_force, summary_beam_search
 from summarily.modeling.pointer_generator.modeling_pointer_generator import (
     PointerGeneratorEncoder,
     PointerGeneratorEncoderOutput,
@@ -92,8 +93,9 @@ class ApesoForConditionalGeneration(PointerGeneratorForConditionalGeneration):
 
     and without them the NLL alone. A batch weighs its examples by their labels, as the NLL does.
 
-    `generate(..., gold_entities=labels)` makes the gold positions the entity attention; `salient_tokens` do not, so that
-    a trainer that hands all columns to `generate` gives nothing away.
+    `generate` searches with the penalties that its generation config holds (`keep_settings`), and finds the entities by
+    itself. `generate(..., gold_entities=labels)` makes the gold positions the entity attention; `salient_tokens` do not,
+    so that a trainer that hands all columns to `generate` gives nothing away.
 
     Example:
 
@@ -126,6 +128,11 @@ class ApesoForConditionalGeneration(PointerGeneratorForConditionalGeneration):
         salient_tokens=None,
         **kwargs,
     ) -> Seq2SeqLMOutput:
+        if kwargs.get("gold_entities") is not None:
+            raise InputError(
+                "gold_entities change what a search with gamma looks for, and nothing in a forward pass; give them to "
+                "generate, or to the encoder, or leave them out."
+            )
         return super().forward(
             input_ids,
             attention_mask,
@@ -140,6 +147,23 @@ class ApesoForConditionalGeneration(PointerGeneratorForConditionalGeneration):
             salient_tokens=salient_tokens,
             **kwargs,
         )
+
+    def generate(self, inputs=None, generation_config=None, *args, gold_entities=None, **kwargs):
+        """As for any model; `gold_entities`, 1 for the tokens of salient entities, stand in for what the layer finds."""
+        if gold_entities is not None:
+            ours = kwargs.get("custom_generate") in (None, summary_beam_search)
+            gamma = settings_in_force(self, generation_config, kwargs)["gamma"]
+            if (ours and not gamma) or kwargs.get("encoder_outputs") is not None:
+                raise InputError(
+                    f"gold_entities would be ignored: with gamma={gamma:g} nothing asks for entities, and encoder_outputs "
+                    "have their own. Give a gamma above 0 and the source, or leave them out."
+                )
+            kwargs["gold_entities"] = gold_entities
+        return super().generate(inputs, generation_config, *args, **kwargs)
+
+    def prepare_inputs_for_generation(self, *args, **kwargs):
+        kwargs.pop("gold_entities", None)  # the encoder has had them
+        return super().prepare_inputs_for_generation(*args, **kwargs)
 
     def summed_loss(self, losses, labels, encoder_outputs, attention_mask, salient_tokens=None, **kwargs):
         if salient_tokens is None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import nn
@@ -17,16 +17,26 @@ from transformers.utils.generic import can_return_tuple
 from summarily.modeling.cloze_reader.configuration_cloze_reader import ClozeReaderConfig
 from summarily.modeling.cloze_reader.own_tokenizer import OwnTokenizer
 from summarily.modeling.cloze_reader.reader_output import (
+    Part,
     ReaderOutput,
+    batches,
     masked_answer_loss,
-    question_spans,
-    room_for_questions,
+    parts_of,
 )
+from summarily.modeling.recurrent import last_of, layer_weights, turned
 from summarily.support.cloze.marks import ENTITY, Answer, candidates, entity_number, relabel
 from summarily.support.errors import InputError
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
+
+
+class Gru(nn.RNNBase):
+    """One layer in one direction: its states."""
+
+    def forward(self, inputs: torch.Tensor) -> torch.Tensor:
+        start = inputs.new_zeros(1, len(inputs), self.hidden_size)
+        return torch.gru(inputs, start, layer_weights(self), True, 1, 0.0, self.training, False, True)[0]
 
 
 class BidirectionalGru(nn.Module):
@@ -44,19 +54,15 @@ class BidirectionalGru(nn.Module):
 
     def __init__(self, inputs: int, size: int):
         super().__init__()
-        self.forwards = nn.GRU(inputs, size, batch_first=True)
-        self.backwards = nn.GRU(inputs, size, batch_first=True)
+        self.forwards = Gru("GRU", inputs, size, batch_first=True)
+        self.backwards = Gru("GRU", inputs, size, batch_first=True)
 
     def forward(self, inputs: torch.Tensor, mask: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """All states [rows, length, 2h], zero where padded, and the final ones [rows, 2h]."""
-        lengths = mask.sum(1, keepdim=True)
-        place = torch.arange(inputs.shape[1], device=inputs.device)
-        mirrored = torch.where(mask, lengths - 1 - place, place)[..., None]  # its own inverse
-        ahead, _ = self.forwards(inputs)
-        back, _ = self.backwards(inputs.gather(1, mirrored.expand_as(inputs)))
-        last = (lengths - 1)[..., None].expand(-1, 1, ahead.shape[-1])
-        final = torch.cat([ahead.gather(1, last), back.gather(1, last)], dim=-1)[:, 0]
-        states = torch.cat([ahead, back.gather(1, mirrored.expand_as(back))], dim=-1)
+        ahead = self.forwards(inputs)
+        back = self.backwards(turned(inputs, mask))
+        final = torch.cat([last_of(ahead, mask), last_of(back, mask)], dim=-1)
+        states = torch.cat([ahead, turned(back, mask)], dim=-1)
         return states * mask[..., None], final
 
 
@@ -98,7 +104,7 @@ class ClozeReader(OwnTokenizer, PreTrainedModel):
             init.normal_(module.weight, std=0.5)  # about as long as GloVe's vectors
             if module.padding_idx is not None:
                 init.zeros_(module.weight[module.padding_idx])
-        elif isinstance(module, nn.GRU):
+        elif isinstance(module, Gru):
             for name, weight in module.named_parameters():
                 if name.startswith("bias"):
                     init.zeros_(weight)
@@ -365,8 +371,16 @@ class EncodedPassage:
     entities: dict[int, str]
 
     @property
+    def length(self) -> int:
+        return len(self.passage)
+
+    @property
+    def question_lengths(self) -> list[int]:
+        return list(map(len, self.questions))
+
+    @property
     def tokens(self) -> int:
-        return len(self.passage) + sum(map(len, self.questions))
+        return self.length + sum(self.question_lengths)
 
 
 def _weighted(
@@ -402,38 +416,15 @@ def _places(owner: torch.Tensor, owners: int) -> tuple[torch.Tensor, int]:
     return place, int(counts.max())
 
 
-class _Part(NamedTuple):
-    """Some questions of a passage: the number of the passage, that of the first question, and both as encoded."""
+def _batches(passages: Sequence[EncodedPassage], tokens: int) -> Iterator[list[Part]]:
+    """Those of like lengths together, in batches of about `tokens` padded tokens."""
+    parts = sorted(
+        parts_of(passages, tokens),
+        key=lambda part: (part.passage.length, max(part.passage.question_lengths)),
+    )
+    return batches(parts, tokens, _padded_tokens)
 
-    row: int
-    first: int
-    passage: EncodedPassage
 
-
-def _batches(rows: Sequence[EncodedPassage], tokens: int) -> Iterator[list[_Part]]:
-    """Passages with something to answer, sorted by length, in batches of about `tokens` padded tokens.
-
-    Of a passage with many questions some are asked at a time.
-    """
-    waiting = [
-        _Part(number, first, EncodedPassage(row.passage, row.questions[first:last], row.entities))
-        for number, row in enumerate(rows)
-        if row.entities
-        for first, last in question_spans(
-            list(map(len, row.questions)), room_for_questions(len(row.passage), tokens)
-        )
-    ]
-    waiting.sort(key=lambda part: (len(part.passage.passage), max(map(len, part.passage.questions))))
-    batch: list[_Part] = []
-    questions = longest = 0
-    for part in waiting:
-        passage, asked = part.passage.passage, part.passage.questions
-        longest_here = max(longest, *map(len, asked))
-        padded = len(passage) * (len(batch) + 1) + longest_here * (questions + len(asked))
-        if batch and padded > tokens:
-            yield batch
-            batch, questions, longest_here = [], 0, max(map(len, asked))
-        batch.append(part)
-        questions, longest = questions + len(asked), longest_here
-    if batch:
-        yield batch
+def _padded_tokens(parts: Sequence[Part]) -> int:
+    lengths = [length for part in parts for length in part.passage.question_lengths]
+    return parts[-1].passage.length * len(parts) + max(lengths) * len(lengths)

@@ -1,7 +1,8 @@
 """What readers return, their loss, and how many questions they read at a time."""
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
 
 import torch
 from transformers.utils import ModelOutput
@@ -58,3 +59,43 @@ def question_spans(lengths: Sequence[int], room: int) -> Iterator[tuple[int, int
             start, longest = number, length
     if start < len(lengths):
         yield start, len(lengths)
+
+
+class Part(NamedTuple):
+    """Some questions of a passage: the number of the passage, that of the first question, and both as encoded."""
+
+    row: int
+    first: int
+    passage: Any
+
+
+def parts_of(passages: Sequence[Any], tokens: int) -> list[Part]:
+    """Passages with something to answer; of one with many questions some at a time."""
+    return [
+        Part(row, first, replace(passage, questions=passage.questions[first:last]))
+        for row, passage in enumerate(passages)
+        if passage.entities
+        for first, last in question_spans(
+            passage.question_lengths, room_for_questions(passage.length, tokens)
+        )
+    ]
+
+
+def batches(
+    parts: Sequence[Part], tokens: int, size: Callable[[Sequence[Part]], int]
+) -> Iterator[list[Part]]:
+    """As many parts together, in their order, as have a `size` of at most `tokens`; a part that is larger is alone.
+
+    Example:
+        >>> parts = [Part(row, 0, "a" * length) for row, length in enumerate((3, 4, 9, 1))]
+        >>> [[part.row for part in batch] for batch in batches(parts, 8, lambda some: sum(len(p.passage) for p in some))]
+        [[0, 1], [2], [3]]
+    """
+    batch: list[Part] = []
+    for part in parts:
+        if batch and size([*batch, part]) > tokens:
+            yield batch
+            batch = []
+        batch.append(part)
+    if batch:
+        yield batch

@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import torch
 import torch.nn.functional as F
@@ -24,10 +24,11 @@ from transformers.utils.generic import can_return_tuple
 
 from summarily.modeling.cloze_reader.own_tokenizer import OwnTokenizer
 from summarily.modeling.cloze_reader.reader_output import (
+    Part,
     ReaderOutput,
+    batches,
     masked_answer_loss,
-    question_spans,
-    room_for_questions,
+    parts_of,
 )
 from summarily.modeling.cross_reader.configuration_cross_reader import CrossReaderConfig
 from summarily.modeling.modeling_adapted_encoder import AdaptedEncoderModel, AdaptedLinear
@@ -515,8 +516,12 @@ class EncodedPassage:
         return sum(len(chunk.ids) for chunk in self.chunks)
 
     @property
+    def question_lengths(self) -> list[int]:
+        return [len(question.ids) for question in self.questions]
+
+    @property
     def tokens(self) -> int:
-        return self.length + sum(len(question.ids) for question in self.questions)
+        return self.length + sum(self.question_lengths)
 
 
 @dataclass
@@ -596,35 +601,7 @@ def _padded(rows: Sequence[Sequence[int]]) -> torch.Tensor:
     return pad_sequence([torch.tensor(row) for row in rows], batch_first=True, padding_value=-1)
 
 
-class _Part(NamedTuple):
-    """Some questions of a passage: the number of the passage, that of the first question, and both as encoded."""
-
-    row: int
-    first: int
-    passage: EncodedPassage
-
-
-def _batches(passages: Sequence[EncodedPassage], tokens: int) -> Iterator[list[_Part]]:
-    """Passages with something to answer, the like-sized together, in batches of about `tokens` tokens.
-
-    Of a passage with many questions some are asked at a time.
-    """
-    waiting = [
-        _Part(row, first, EncodedPassage(passage.chunks, passage.questions[first:last], passage.entities))
-        for row, passage in enumerate(passages)
-        if passage.entities
-        for first, last in question_spans(
-            [len(question.ids) for question in passage.questions], room_for_questions(passage.length, tokens)
-        )
-    ]
-    waiting.sort(key=lambda part: part.passage.tokens)
-    batch: list[_Part] = []
-    length = 0
-    for part in waiting:
-        if batch and length + part.passage.tokens > tokens:
-            yield batch
-            batch, length = [], 0
-        batch.append(part)
-        length += part.passage.tokens
-    if batch:
-        yield batch
+def _batches(passages: Sequence[EncodedPassage], tokens: int) -> Iterator[list[Part]]:
+    """The like-sized together, in batches of about `tokens` tokens."""
+    parts = sorted(parts_of(passages, tokens), key=lambda part: part.passage.tokens)
+    return batches(parts, tokens, lambda some: sum(part.passage.tokens for part in some))

@@ -230,23 +230,27 @@ class SharedCrossAttentionGeneration(SharedDocuments):
 
     shared_cache = SharedCrossAttentionCache
 
-    def new_cache(self, examples: int) -> SharedCrossAttentionCache:
-        """An empty cache for summaries of `examples` documents."""
-        return SharedCrossAttentionCache(examples)
+    def new_cache(self, examples: int, past: Cache | None = None) -> SharedCrossAttentionCache:
+        """An empty cache for summaries of `examples` documents; `past` is for the summaries themselves."""
+        return SharedCrossAttentionCache(examples, past)
 
     def _prepare_cache_for_generation(self, generation_config, model_kwargs, mode, batch_size, max_length):
         """`generate` would make a cache that multiplies and moves cross-attention; make ours."""
-        kind = generation_config.cache_implementation
-        if kind not in (None, "dynamic"):
-            raise InputError(f"cache_implementation={kind!r} is not supported; leave it out.")
         if model_kwargs.get("past_key_values") is None and generation_config.use_cache is not False:
-            cache = self.new_cache(batch_size)
+            past = None
+            if generation_config.cache_implementation not in (None, "dynamic"):  # such as a static one
+                self._prepare_usual_cache(generation_config, model_kwargs, mode, batch_size, max_length)
+                past = model_kwargs["past_key_values"].self_attention_cache
+            cache = self.new_cache(batch_size, past)
             if generation_config.is_assistant:
                 cache.activate_past_recording()
             model_kwargs["past_key_values"] = cache
-            return
+        else:
+            self._prepare_usual_cache(generation_config, model_kwargs, mode, batch_size, max_length)
+
+    def _prepare_usual_cache(self, *arguments: Any) -> None:
         usual: Any = super()
-        usual._prepare_cache_for_generation(generation_config, model_kwargs, mode, batch_size, max_length)
+        usual._prepare_cache_for_generation(*arguments)
 
 
 _SHARED = {

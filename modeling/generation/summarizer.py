@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import functools
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, overload
 
@@ -162,8 +162,9 @@ class Summarizer:
                 joined summaries again until they fit; "error" refuses.
             max_source_length: take at most so many tokens at once, instead of as many as the model can.
             progress: show a progress bar; by default for more than 32 texts or pieces.
-            generation: anything else that `generate` takes, such as `num_beams=4`. With `num_return_sequences` above 1
-                there is a list of summaries for each text, best first.
+            generation: anything else that `generate` takes, such as `num_beams=4`, or the penalties of
+                `summary_beam_search` (`alpha`, `beta`, `gamma`, `block_ngram`; what a checkpoint holds of them applies
+                anyway). With `num_return_sequences` above 1 there is a list of summaries for each text, best first.
         """
         rows = [texts] if isinstance(texts, str) else rows_of("texts", texts)
         documents = [checked_text(f"texts[{row}]", text) for row, text in enumerate(rows)]
@@ -195,7 +196,7 @@ class Summarizer:
                 raise InputError(f"{name}={asked} must be at least 1.")
         settings = dict(self._settings)
         if max_length is not None:
-            settings.pop("max_length", None)  # one limit on the length, not two
+            settings["max_length"] = None  # one limit on the length, not two
         decoding = {name: generation.pop(name) for name in _DECODING if name in generation}
         return _Call(
             self._limit(max_source_length), long, batch_size, progress, decoding, {**settings, **generation}
@@ -338,10 +339,14 @@ class Summarizer:
                 bar.update(len(rows))
         return drafts
 
-    def _search(self) -> Any:
-        """`generate`, for stock models the one whose beams share their document: the same tokens in less time."""
+    def _search(self, generation: Mapping[str, Any]) -> Any:
+        """`generate`, with penalties if any are asked for; for stock models otherwise the one whose beams share their
+        document: the same tokens in less time."""
         from summarily.modeling.generation.shared_cross_attention import generate_with_shared_cross_attention
+        from summarily.modeling.generation.summary_beam_search import is_penalised, summary_beam_search
 
+        if is_penalised(self.model, None, generation):
+            return functools.partial(self.model.generate, custom_generate=summary_beam_search)
         if getattr(self.model.config, "model_type", "") not in _SHARING:
             return self.model.generate
         return functools.partial(generate_with_shared_cross_attention, self.model)
@@ -361,7 +366,7 @@ class Summarizer:
         )
         beside = texts_of(self.tokenizer, inputs)
         with torch.inference_mode():
-            ids = self._search()(**inputs.to(self.model.device), **call.generation).tolist()
+            ids = self._search(call.generation)(**inputs.to(self.model.device), **call.generation).tolist()
         each = len(ids) // len(texts)
         beside = {name: [row for row in rows for _ in range(each)] for name, rows in beside.items()}
         written = decode(self.tokenizer, ids, beside, **call.decoding)

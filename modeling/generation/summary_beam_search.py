@@ -12,13 +12,16 @@ coverage penalty also ranks unfinished summaries, the others only finished ones;
 
     model.generate(**inputs, custom_generate=summary_beam_search, num_beams=5, alpha=0.9, beta=0.5, block_ngram=3)
 
+What is not given comes from the model's generation config, which may hold these settings like any other and is saved
+with the model; a model of ours that copies (`SearchesWithPenalties`) then searches so whenever `generate` is called.
+
 It serves every encoder-decoder whose output has cross-attention; models with several layers and heads are read at the
 mean of the heads of one layer.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -30,6 +33,16 @@ from transformers.generation.utils import GenerateBeamEncoderDecoderOutput
 from summarily.support.errors import InputError
 
 PenaltyForm = Literal["paper", "released"]
+# What a generation config may hold for this search, and what holds where it says nothing.
+SETTINGS: dict[str, Any] = {
+    "alpha": 0.0,
+    "beta": 0.0,
+    "gamma": 0.0,
+    "stepwise": True,
+    "penalty_form": "paper",
+    "block_ngram": 0,
+    "exclude_ids": (),
+}
 Stepwise = bool | Sequence[Literal["coverage", "entities"]]
 
 
@@ -166,13 +179,13 @@ def summary_beam_search(
     logits_processor: LogitsProcessorList,
     stopping_criteria: Any,
     generation_config: Any,
-    alpha: float = 0.0,
-    beta: float = 0.0,
-    gamma: float = 0.0,
-    stepwise: Stepwise = True,
-    penalty_form: PenaltyForm = "paper",
-    block_ngram: int = 0,
-    exclude_ids: Sequence[int] = (),
+    alpha: float | None = None,
+    beta: float | None = None,
+    gamma: float | None = None,
+    stepwise: Stepwise | None = None,
+    penalty_form: PenaltyForm | None = None,
+    block_ngram: int | None = None,
+    exclude_ids: Sequence[int] | None = None,
     entity_scores: torch.Tensor | None = None,
     attention_layer: int | None = -1,
     **model_kwargs: Any,
@@ -186,8 +199,8 @@ def summary_beam_search(
     with `output_scores`, the `scores` of every step.
 
     Args:
-        alpha, beta, gamma, stepwise, penalty_form: see `Penalties`.
-        block_ngram, exclude_ids: see `NgramBlocker`; 0 blocks nothing.
+        alpha, beta, gamma, stepwise, penalty_form: see `Penalties`; by default what the generation config says, or 0.
+        block_ngram, exclude_ids: see `NgramBlocker`; 0 blocks nothing. By default as above.
         entity_scores: `[batch, source]`, the probability that a token belongs to a salient entity; by default what
             the model's encoder says (`encoder_outputs.entity_attention`, as APESO's does).
         attention_layer: the decoder layer whose cross-attention is read; None for the mean of all.
@@ -203,9 +216,12 @@ def summary_beam_search(
         torch.Size([1, 5])
     """
     _check(model, generation_config)
-    penalties = Penalties(alpha, beta, gamma, stepwise, penalty_form)
-    if block_ngram:
-        blocker = NgramBlocker(block_ngram, exclude_ids, prompt_length=input_ids.shape[1])
+    given = (alpha, beta, gamma, stepwise, penalty_form, block_ngram, exclude_ids)
+    found = settings_of(generation_config, dict(zip(SETTINGS, given, strict=True)))
+    beta, gamma = found["beta"], found["gamma"]
+    penalties = Penalties(found["alpha"], beta, gamma, found["stepwise"], found["penalty_form"])
+    if found["block_ngram"]:
+        blocker = NgramBlocker(found["block_ngram"], found["exclude_ids"], prompt_length=input_ids.shape[1])
         logits_processor = LogitsProcessorList([*logits_processor, blocker])
     search = _Search(model, input_ids, generation_config, penalties)
     if beta or gamma:
@@ -232,6 +248,87 @@ def summary_beam_search(
                 search.rows(), next_sequence_length=1 if model_kwargs["use_cache"] else None, **model_kwargs
             )
             outputs = model(**inputs, return_dict=True)
+
+
+def settings_of(generation_config: Any, given: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """The settings of the search: those given that are not None, then the generation config's, then none.
+
+    Example:
+        >>> from transformers import GenerationConfig
+        >>> found = settings_of(GenerationConfig(alpha=0.9, gamma=0.5), {"gamma": 0.0})
+        >>> found["alpha"], found["beta"], found["gamma"]
+        (0.9, 0.0, 0.0)
+    """
+    stored = {name: getattr(generation_config, name, None) for name in SETTINGS}
+    asked = {name: value for name, value in (given or {}).items() if name in SETTINGS and value is not None}
+    return {**SETTINGS, **{name: value for name, value in stored.items() if value is not None}, **asked}
+
+
+def keep_settings(model: Any, settings: Mapping[str, Any]) -> None:
+    """Put settings of this search into the model's generation config, with which they are saved.
+
+    Example:
+        >>> from summarily.modeling import ApesoConfig, ApesoForConditionalGeneration
+        >>> model = ApesoForConditionalGeneration(ApesoConfig(vocab_size=9, embedding_size=4, hidden_size=4))
+        >>> keep_settings(model, {"alpha": 0.9, "gamma": 0.5})
+        >>> model.generation_config.gamma
+        0.5
+    """
+    if unknown := sorted(set(settings) - set(SETTINGS)):
+        raise InputError(f"{unknown[0]!r} is not a setting of this search; it has {', '.join(SETTINGS)}.")
+    found = settings_of(model.generation_config, settings)
+    Penalties(found["alpha"], found["beta"], found["gamma"], found["stepwise"], found["penalty_form"])
+    if found["block_ngram"]:
+        NgramBlocker(found["block_ngram"], found["exclude_ids"])
+    # A config that says it was made from the model's drops what transformers does not know when it is read.
+    model.generation_config._from_model_config = False
+    model.generation_config.update(**settings, allow_custom_entries=True)
+
+
+class SearchesWithPenalties:
+    """For a model in front of `GenerationMixin`: `generate` searches with the penalties that it is given or that the
+    generation config holds. Without any it is transformers' own, and so is sampling."""
+
+    def generate(self, inputs=None, generation_config=None, *args, custom_generate=None, **kwargs):
+        if custom_generate is None and is_penalised(self, generation_config, kwargs):
+            custom_generate = summary_beam_search
+        return super().generate(  # type: ignore[misc]
+            inputs, generation_config, *args, custom_generate=custom_generate, **kwargs
+        )
+
+
+def is_penalised(model: Any, generation_config: Any, given: Mapping[str, Any]) -> bool:
+    """Whether `generate` with these arguments is to search with penalties."""
+    if not _asks_for_penalties(model, generation_config, given):
+        return False
+    if given.get("length_penalty") is not None:
+        raise InputError(
+            "length_penalty is not what this search ranks by; give alpha, which takes its place."
+        )
+    return True
+
+
+def _asks_for_penalties(model: Any, generation_config: Any, given: Mapping[str, Any]) -> bool:
+    if any(given.get(name) is not None for name in (*SETTINGS, "entity_scores")):
+        return True
+    configs = [config for config in (generation_config, model.generation_config) if config is not None]
+    samples = [given.get("do_sample"), *(config.do_sample for config in configs)]
+    if next((value for value in samples if value is not None), False):
+        return False
+    found = settings_in_force(model, generation_config)
+    return any(found[name] for name in ("alpha", "beta", "gamma", "block_ngram"))
+
+
+def settings_in_force(
+    model: Any, generation_config: Any = None, given: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
+    """The settings of a call of `generate`: arguments go before the config given to it, and that before the model's."""
+    asked = {name: value for name, value in (given or {}).items() if value is not None}
+    return settings_of(model.generation_config, {**_settings_in(generation_config), **asked})
+
+
+def _settings_in(config: Any) -> dict[str, Any]:
+    return {name: getattr(config, name) for name in SETTINGS if getattr(config, name, None) is not None}
 
 
 class _Search:

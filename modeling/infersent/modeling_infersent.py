@@ -8,34 +8,34 @@ from transformers.modeling_outputs import BaseModelOutputWithPooling
 from transformers.utils.generic import can_return_tuple
 
 from summarily.modeling.infersent.configuration_infersent import InferSentConfig
+from summarily.modeling.recurrent import layer_weights, turned
 from summarily.support.errors import InputError
 
 
-class BidirectionalLstm(nn.LSTM):
+class BidirectionalLstm(nn.RNNBase):
     """A bidirectional LSTM of one layer that begins neither direction at padding.
 
     Equal to `nn.LSTM` on packed sequences, which cannot be compiled.
 
     Example:
 
-    >>> lstm = BidirectionalLstm(4, 3, bidirectional=True, batch_first=True)
+    >>> lstm = BidirectionalLstm(4, 3)
     >>> lstm(torch.randn(2, 5, 4), torch.ones(2, 5, dtype=torch.bool)).shape
     torch.Size([2, 5, 6])
     """
 
+    def __init__(self, inputs: int, size: int):
+        super().__init__("LSTM", inputs, size, batch_first=True, bidirectional=True)
+
     def forward(self, inputs: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
         """The states of both directions [batch, time, 2 * hidden], zero at padding, which is on the right."""
-        lengths = mask.sum(1, keepdim=True)
-        place = torch.arange(inputs.shape[1], device=inputs.device)
-        mirrored = torch.where(mask, lengths - 1 - place, place)[..., None]  # its own inverse
         ahead = self._direction(inputs, "")
-        back = self._direction(inputs.gather(1, mirrored.expand_as(inputs)), "_reverse")
-        return torch.cat([ahead, back.gather(1, mirrored.expand_as(back))], dim=-1) * mask[..., None]
+        back = self._direction(turned(inputs, mask), "_reverse")
+        return torch.cat([ahead, turned(back, mask)], dim=-1) * mask[..., None]
 
     def _direction(self, inputs: torch.Tensor, direction: str) -> torch.Tensor:
         """One direction, read from the left."""
-        names = ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
-        weights = [getattr(self, f"{name}_l0{direction}") for name in names]
+        weights = layer_weights(self, direction=direction)
         start = inputs.new_zeros(1, len(inputs), self.hidden_size)
         return torch.lstm(inputs, (start, start), weights, True, 1, 0.0, self.training, False, True)[0]
 
@@ -61,9 +61,7 @@ class InferSentModel(PreTrainedModel):
         self.word_embeddings = nn.Embedding(config.vocab_size, config.embedding_size, config.pad_token_id)
         # Never trained: the published models keep their word vectors fixed.
         self.word_embeddings.weight.requires_grad_(False)
-        self.enc_lstm = BidirectionalLstm(
-            config.embedding_size, config.hidden_size, num_layers=1, bidirectional=True, batch_first=True
-        )
+        self.enc_lstm = BidirectionalLstm(config.embedding_size, config.hidden_size)
         self.post_init()
 
     def _init_weights(self, module: nn.Module) -> None:
@@ -71,7 +69,7 @@ class InferSentModel(PreTrainedModel):
             init.normal_(module.weight)
             if module.padding_idx is not None:
                 init.zeros_(module.weight[module.padding_idx])
-        elif isinstance(module, nn.LSTM):
+        elif isinstance(module, BidirectionalLstm):
             bound = module.hidden_size**-0.5
             for weight in module.parameters():
                 init.uniform_(weight, -bound, bound)

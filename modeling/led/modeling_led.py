@@ -9,10 +9,12 @@ from torch import nn
 from transformers import BartForConditionalGeneration, GenerationConfig, LEDForConditionalGeneration
 
 from summarily.modeling.attention.window import (
-    WindowPlan,
     global_attention,
     put_global_rows,
     window_attention,
+)
+from summarily.modeling.attention.window_plan import (
+    WindowPlan,
     window_attention_dense,
 )
 from summarily.modeling.bart_surgery import (

@@ -9,10 +9,12 @@ from transformers import T5ForConditionalGeneration
 from transformers.models.t5.modeling_t5 import T5Attention
 
 from summarily.modeling.attention.window import (
-    WindowPlan,
     attend_everywhere,
     put_global_rows,
     window_attention,
+)
+from summarily.modeling.attention.window_plan import (
+    WindowPlan,
     window_attention_dense,
 )
 from summarily.modeling.led_t5.configuration_led_t5 import LedT5Config

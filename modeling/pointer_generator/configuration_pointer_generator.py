@@ -18,10 +18,13 @@ class PointerGeneratorConfig(PreTrainedConfig):
     `generate`.
 
     Args:
-        hidden_size: width of the decoder and of the encoder's states, half of it for each direction.
+        hidden_size: width of the encoder's states, half of it for each direction, and of the decoder.
+        decoder_hidden_size: width of the decoder, if it is another (Clark et al. 2019: 128 beside 2 x 128).
         num_layers: of the encoder and of the decoder.
         coverage: attention also sees how much of it each source token has had so far (Eq. 11 of See et al.).
         coverage_weight: of the loss for attending to the same tokens again (their Eq. 12 and 13), which needs `coverage`.
+        copy_switch_input: what decides between writing and copying: "output", what the decoder puts out, as in Eyal et
+            al.; or "see", the context, the decoder's state and its input, as in See et al. (their Eq. 8).
         dropout: of embeddings, between layers, and of what the decoder puts out; the papers use none.
         unk_token_id: what the encoder and decoder read in place of a word beyond the vocabulary.
         init_range: all weights start uniformly between its negative and itself.
@@ -40,9 +43,11 @@ class PointerGeneratorConfig(PreTrainedConfig):
     vocab_size: int = 50000
     embedding_size: int = 128
     hidden_size: int = 512
+    decoder_hidden_size: int | None = None
     num_layers: int = 1
     coverage: bool = False
     coverage_weight: float | int = 0.0
+    copy_switch_input: str = "output"
     dropout: float = 0.0
     init_range: float = 0.1
     pad_token_id: int = 0
@@ -59,6 +64,17 @@ class PointerGeneratorConfig(PreTrainedConfig):
             raise InputError(
                 f"hidden_size={self.hidden_size} must be even: each direction of the encoder has half of it."
             )
+        if (
+            self.decoder_hidden_size is None
+        ):  # not left so: transformers takes it for the width where a decoder is meant
+            self.decoder_hidden_size = self.hidden_size
+        if self.decoder_hidden_size < 2 or self.decoder_hidden_size % 2:
+            raise InputError(
+                f"decoder_hidden_size={self.decoder_hidden_size} must be even and above 0: it starts from both directions "
+                "of the encoder."
+            )
+        if self.copy_switch_input not in ("output", "see"):
+            raise InputError(f"copy_switch_input={self.copy_switch_input!r}; choose 'output' or 'see'.")
         if self.coverage_weight < 0 or (self.coverage_weight and not self.coverage):
             raise InputError(
                 f"coverage_weight={self.coverage_weight} with coverage={self.coverage}; it is at least 0, and a loss on "

@@ -19,7 +19,7 @@ from summarily.modeling.attention.lsh import (
     plan_reformer,
     rotation_columns,
 )
-from summarily.modeling.attention.window import bias_at
+from summarily.modeling.attention.window_plan import bias_at
 from summarily.modeling.modeling_sparse_t5 import (
     SparseT5Encoder,
     SparseT5ForConditionalGeneration,

@@ -18,6 +18,9 @@ _ASIDE = re.compile(
     r"|(?:shares|comments)\s*\(?\d*\)?)\s*$",
     re.MULTILINE | re.IGNORECASE,
 )
+# "(CNN)", "Moscow (CNN) --": the dateline at the start of an article.
+_DATELINE = re.compile(r"^[^().\n]{0,60}\(CNN\)\s*(?:--?)?\s*")
+_CASED_WORD = re.compile(r"(?:[^\W\d_]\.){2,}|[^\W\d_]+(?:['\u2019][^\W\d_]+)?")  # U.S., don't
 _ENDS = re.compile(r"[.!?][\"'\u2019\u201d)\]]*$")
 
 
@@ -35,6 +38,16 @@ def without_furniture(text: str) -> str:
     return "\n".join(part for part in paragraphs if part)
 
 
+def without_dateline(text: str) -> str:
+    """An article without "Moscow (CNN) --" at its start.
+
+    Example:
+        >>> without_dateline("Moscow (CNN) -- It rained.")
+        'It rained.'
+    """
+    return _DATELINE.sub("", text)
+
+
 def with_stops(text: str) -> str:
     """The text with a full stop after each line that ends in no punctuation, so that sentences can be told apart.
 
@@ -44,3 +57,23 @@ def with_stops(text: str) -> str:
     """
     lines = (re.sub(r"\s+([.!?,])", r"\1", line.strip()) for line in text.splitlines())
     return "\n".join(line if _ENDS.search(line) else f"{line}." for line in lines if line)
+
+
+def cased_as(text: str, source: str) -> str:
+    """A text in capitals with the case that its words have in the source; others stay as they are.
+
+    A word that the source has in small letters, or has not got, is small; the first is capitalised.
+
+    Example:
+        >>> cased_as("STANDARD OIL TO FORM UNIT OF U.S. BANK", "Standard Oil Co said a unit of a U.S. bank will form.")
+        'Standard Oil to form unit of U.S. bank'
+    """
+    if text != text.upper():
+        return text
+    cases: dict[str, str] = {}
+    for word in _CASED_WORD.findall(source):
+        known = cases.get(word.lower())
+        if known is None or word.islower():
+            cases[word.lower()] = word
+    found = _CASED_WORD.sub(lambda match: cases.get(match[0].lower(), match[0].lower()), text)
+    return found[:1].upper() + found[1:]

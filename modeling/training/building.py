@@ -10,16 +10,18 @@ import torch
 from accelerate import Accelerator, DistributedDataParallelKwargs, DistributedType
 from accelerate.state import AcceleratorState
 
-from summarily.modeling.training.corpora import Corpus, texts
+from summarily.modeling.generation.summary_beam_search import SETTINGS, SearchesWithPenalties, keep_settings
+from summarily.modeling.training.corpora import Corpus, lengths_of, texts
 from summarily.modeling.training.recipe import (
     AdapterSection,
+    ModelSection,
     OptimizerSection,
     Recipe,
     ScheduleSection,
     TrainingSection,
     did_you_mean,
 )
-from summarily.support.errors import RecipeError
+from summarily.support.errors import InputError, RecipeError
 from summarily.support.files import is_complete, write_folder
 from summarily.support.processes import warn_if_alone
 from summarily.support.shipped import quiet_about_tying
@@ -81,7 +83,8 @@ def build_tokenizer(
     if accelerator.is_main_process and not is_complete(place):
         from summarily.modeling.training.tokenizers import train_tokenizer
 
-        longest = max(recipe.data.max_source_tokens, recipe.data.max_target_tokens)
+        read = lengths_of(recipe.data, "test").max_source_tokens  # what it says that it takes
+        longest = max(recipe.data.max_source_tokens, recipe.data.max_target_tokens, read)
         trained = train_tokenizer(texts(corpus["train"]), section, max_length=longest)
         write_folder(place, trained.save_pretrained)
     accelerator.wait_for_everyone()
@@ -99,6 +102,15 @@ def build_model(recipe: Recipe, tokenizer: PreTrainedTokenizerBase) -> PreTraine
         raise RecipeError(
             f'model.start = "copier" is for a new BART (model.name = "bart"), not {section.name}.'
         )
+    if section.word_vectors and section.name not in CONFIG_MAPPING:
+        raise RecipeError(
+            "model.word_vectors are for a new model; the words of a pretrained one have theirs."
+        )
+    if section.encoder != "own" and section.name in CONFIG_MAPPING:
+        raise RecipeError(
+            f'model.encoder = "{section.encoder}" is for a pretrained T5; name a new model by its type, such as '
+            "summarily-led-t5."
+        )
     if section.name in CONFIG_MAPPING:
         config = AutoConfig.for_model(section.name, **new_config(recipe, tokenizer))
         model = AutoModelForSeq2SeqLM.from_config(config)
@@ -106,9 +118,17 @@ def build_model(recipe: Recipe, tokenizer: PreTrainedTokenizerBase) -> PreTraine
             from summarily.modeling.bart_surgery import start_as_copier
 
             start_as_copier(model)
+        if section.word_vectors:
+            known = load_vectors(model, tokenizer, section.word_vectors)
+            print(
+                f"{known:,} of {len(tokenizer):,} words start at a vector of {section.word_vectors}",
+                flush=True,
+            )
     else:
         place = place_of(section.name)
         config = AutoConfig.from_pretrained(place, revision=section.revision)
+        if section.encoder != "own":
+            config = _long_config(section, config)
         _check_keys(section.config, config)
         for key, value in section.config.items():
             setattr(config, key, value)
@@ -131,15 +151,86 @@ def build_model(recipe: Recipe, tokenizer: PreTrainedTokenizerBase) -> PreTraine
         add_adapter(model, recipe.adapter)
     if section.gradient_checkpointing:
         model.gradient_checkpointing_enable()
-    if "max_new_tokens" in recipe.generation:
-        model.generation_config.max_length = None  # one limit on the length, not two
-    unknown = model.generation_config.update(**recipe.generation)
-    for key in unknown:
-        known = [name for name in vars(model.generation_config) if not name.startswith("_")]
+    settings: dict[str, Any] = {key: value for key, value in recipe.generation.items() if key not in SETTINGS}
+    for end in ("max", "min"):
+        # Kept as the whole length, start token included: a limit on new tokens would go before what a user, or the
+        # arguments of a trainer, later say of the length.
+        if (tokens := settings.pop(f"{end}_new_tokens", None)) is not None:
+            settings |= {f"{end}_length": tokens + 1, f"{end}_new_tokens": None}
+    for key in model.generation_config.update(**settings):
+        names: list[str] = [
+            *SETTINGS,
+            *(name for name in vars(model.generation_config) if not name.startswith("_")),
+        ]
         raise RecipeError(
-            f"generation.{key} is not a generation parameter{did_you_mean(key, known, 'generation.')}"
+            f"generation.{key} is not a generation parameter{did_you_mean(key, names, 'generation.')}"
         )
+    _keep_penalties(model, tokenizer, recipe.generation)
     return model
+
+
+def _keep_penalties(
+    model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, generation: dict[str, Any]
+) -> None:
+    """Put what the recipe says of `summary_beam_search` into the generation config; words may stand for their ids."""
+    penalties = {key: value for key, value in generation.items() if key in SETTINGS}
+    if not penalties:
+        return
+    if not isinstance(model, SearchesWithPenalties):
+        raise RecipeError(
+            f"generation.{next(iter(penalties))} is for models that search with penalties, pointer-generators and APESO; "
+            f"{type(model).__name__} would ignore it."
+        )
+    words = penalties.get("exclude_ids", [])
+    if not isinstance(words, list):
+        raise RecipeError(f"generation.exclude_ids is {words!r}; expected a list of words or ids.")
+    ids = [tokenizer.convert_tokens_to_ids(word) if isinstance(word, str) else word for word in words]
+    try:
+        keep_settings(model, penalties | ({"exclude_ids": ids} if words else {}))
+    except InputError as error:
+        raise RecipeError(f"generation: {error}") from None
+
+
+def _long_config(section: ModelSection, config: PreTrainedConfig) -> PreTrainedConfig:
+    """The config of a T5 as that of LED or RED around it: the weights are the same, name by name."""
+    from summarily.modeling import LedT5Config, RedT5Config
+    from summarily.modeling.bart_surgery import shared_fields
+
+    if config.model_type != "t5":
+        raise RecipeError(
+            f'model.encoder = "{section.encoder}" is for T5; {section.name} is a {config.model_type}. For BART, see '
+            "`summarily convert bart-to-led`."
+        )
+    long = {"led": LedT5Config, "red": RedT5Config}[section.encoder]
+    return long(**shared_fields(config))
+
+
+def load_vectors(model: Any, tokenizer: Any, name: str) -> int:
+    """Put word vectors into a model's embeddings, words without one stay as they are; returns how many have one.
+
+    Vectors are made as small as the embeddings of a new model, so that an LSTM is not saturated from the start.
+    """
+    import numpy as np
+
+    from summarily.support import vectors
+
+    table, weight = vectors.load(name), model.get_input_embeddings().weight
+    if table.dimensions != weight.shape[1]:
+        raise RecipeError(
+            f"the vectors of {name} have {table.dimensions} dimensions, the words of the model {weight.shape[1]}; set "
+            f"model.config.embedding_size={table.dimensions}."
+        )
+    words = tokenizer.convert_ids_to_tokens(list(range(len(tokenizer))))
+    rows, small = (np.array(table.find(some)) for some in (words, [word.lower() for word in words]))
+    rows = np.where(rows >= 0, rows, small)  # as it is written, where there is such a vector
+    known = np.flatnonzero(rows >= 0)
+    if not len(known):
+        raise RecipeError(f"{name} has no vector for any word of the tokenizer.")
+    values = torch.tensor(np.asarray(table.take(rows[known]), dtype=np.float32))
+    with torch.no_grad():
+        weight[torch.from_numpy(known)] = values / values.std() * weight[3:].std()
+        weight[model.config.pad_token_id] = 0
+    return len(known)
 
 
 def place_of(name: str) -> str:

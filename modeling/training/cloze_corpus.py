@@ -2,9 +2,12 @@
 
 Three collections of news give passages and sentences about them: CNN/DailyMail articles with their highlights, BBC and
 Reuters articles whose lead sentence is asked about with the rest as the passage. Articles are split by a hash of their
-text, so no article and no copy of it is in two splits.
+text, so no article and no copy of it is in two splits. A fourth, "cnndm", is CNN/DailyMail in its published split: test
+and validation articles are read first, and copies of them in the training part are left out.
 
     python -m summarily.modeling.training.cloze_corpus --data FOLDER --output cloze.jsonl.gz
+    python -m summarily.modeling.training.cloze_corpus --data FOLDER --output highlights.jsonl.gz \\
+        --collections cnndm --articles train=6000 dev=300 test=1000
 """
 
 from __future__ import annotations
@@ -14,14 +17,16 @@ import gzip
 import hashlib
 import itertools
 import json
+import lzma
 import os
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from summarily.modeling.training.articles import with_stops, without_dateline, without_furniture
 from summarily.support.cloze.marks import candidates
 from summarily.support.cloze.questions import Question, make_cloze
 from summarily.support.cloze.recognition import Mention, recogniser
@@ -30,18 +35,31 @@ from summarily.support.text import sentences
 
 SPLITS = ("train", "dev", "test")
 COLLECTIONS = ("cnndm_articles", "bbc_news_summary", "reuters_train")
+CNNDM = "cnndm"
+"""The collection of CNN/DailyMail in its published split, and its files."""
+_CNNDM_FILES = {
+    "test": "news/cnndm/test.jsonl.xz",
+    "dev": "news/cnndm/validation.jsonl.xz",
+    "train": "news/cnndm/train-0*.jsonl.xz",
+}
+TRAIN_WORDS = 400
+"""Of a training article of "cnndm" so many words are kept, in whole paragraphs: what a view reads at most."""
 HUMAN_SETS = ("summeval_docs", "realsumm_docs", "frank_valid_docs")
 """Sets of judged summaries whose articles no reader may have seen."""
 _CHUNK = 512
 
 
 class Article(NamedTuple):
-    """A passage, the sentences that are asked about, and the texts in which to look for names."""
+    """A passage, the sentences that are asked about, and the texts in which to look for names.
+
+    Without a `split` a hash of the passage decides.
+    """
 
     collection: str
     passage: str
     asked: str
     named_in: tuple[str, ...]
+    split: str | None = None
 
 
 @dataclass
@@ -70,10 +88,11 @@ class Reading:
 
 
 def read_rows(path: Path) -> Iterator[dict[str, Any]]:
-    """The rows of a file of gzipped JSON lines."""
+    """The rows of a file of JSON lines that is packed by gzip or xz."""
     if not path.is_file():
         raise InputError(f"there is no file {path}.")
-    with gzip.open(path, "rt", encoding="utf-8") as stream:
+    unpack: Any = lzma.open if path.suffix == ".xz" else gzip.open
+    with unpack(path, "rt", encoding="utf-8") as stream:
         for line in stream:
             yield json.loads(line)
 
@@ -100,8 +119,40 @@ def articles(collection: str, rows: Iterable[dict[str, Any]]) -> Iterator[Articl
                 yield Article(collection, body[len(lead) :].strip(), lead, (body,))
         else:
             raise InputError(
-                f"there is no collection {collection!r}; expected one of {', '.join(COLLECTIONS)}."
+                f"there is no collection {collection!r}; expected one of {', '.join((*COLLECTIONS, CNNDM))}."
             )
+
+
+def cnndm_article(row: Mapping[str, Any], split: str) -> Article:
+    """A row of CNN/DailyMail without what its sites put around an article; a training article is cut.
+
+    Example:
+        >>> row = {"article": "Oslo (CNN) -- Ann won.\\n\\nShe left.", "highlights": ["Ann won", "She left ."]}
+        >>> cnndm_article(row, "test")[1:3]
+        ('Ann won.\\nShe left.', 'Ann won.\\nShe left.')
+    """
+    passage = cleaned(row["article"])
+    if split == "train":
+        kept: list[str] = []
+        words = 0
+        for paragraph in passage.split("\n"):
+            words += len(paragraph.split())
+            if kept and words > TRAIN_WORDS:
+                break
+            kept.append(paragraph)
+        passage = "\n".join(kept)
+    asked = with_stops("\n".join(row["highlights"]))
+    return Article(CNNDM, passage, asked, (asked.replace("\n", " "), passage), split)
+
+
+def cleaned(article: str) -> str:
+    """An article without byline, dates and dateline, as the passages of "cnndm" are.
+
+    Example:
+        >>> cleaned("Oslo (CNN) -- Ann won.\\n\\nScroll down for video")
+        'Ann won.'
+    """
+    return without_dateline(without_furniture(article))
 
 
 def fingerprint(text: str) -> str:
@@ -179,7 +230,7 @@ def _reading(article: Article, found: Sequence[Mention]) -> Reading | None:
     return Reading(
         fingerprint(article.passage)[:16],
         article.collection,
-        split_of(article.passage),
+        article.split or split_of(article.passage),
         passage,
         questions,
         names,
@@ -187,19 +238,45 @@ def _reading(article: Article, found: Sequence[Mention]) -> Reading | None:
     )
 
 
-def load_articles(folder: Path, collections: Sequence[str] = COLLECTIONS) -> Iterator[Article]:
-    """The articles of the data folder."""
+def load_articles(
+    folder: Path, collections: Sequence[str] = COLLECTIONS, limits: Mapping[str, int] | None = None
+) -> Iterator[Article]:
+    """The articles of the data folder; of "cnndm" at most `limits` of each split, the first ones."""
     for collection in collections:
-        yield from articles(collection, read_rows(folder / f"news/{collection}.jsonl.gz"))
+        if collection != CNNDM:
+            yield from articles(collection, read_rows(folder / f"news/{collection}.jsonl.gz"))
+            continue
+        held_out: set[str] = set()
+        for split, pattern in _CNNDM_FILES.items():
+            if not (files := sorted(folder.glob(pattern))):
+                raise InputError(f"there is no file {folder / pattern}.")
+            number, most = 0, (limits or {}).get(split)
+            for row in (row for file in files for row in read_rows(file)):
+                if split == "train" and number == most:
+                    break
+                article = cnndm_article(row, split)
+                beginning = _beginning(article.passage)
+                if beginning not in held_out and number != most:
+                    number += 1
+                    yield article
+                if split != "train":  # all of them, also those that nobody asks about here
+                    held_out.add(beginning)
 
 
 def human_articles(folder: Path) -> list[str]:
-    """The articles of the human sets, which no reader may see."""
+    """The articles of the human sets, which no reader may see: as they are, and cleaned as those of "cnndm"."""
     found = []
     for name in HUMAN_SETS:
         for row in read_rows(folder / f"human/{name}.jsonl.gz"):
-            found.append(row.get("source") or row["article"])
+            text = row.get("source") or row["article"]
+            found += [text, cleaned(text)]
     return found
+
+
+def held_out_articles(folder: Path) -> list[str]:
+    """Articles of the first collection that are not in its training split, cleaned: other studies test on them."""
+    texts = (row["article"] for row in read_rows(folder / "news/cnndm_articles.jsonl.gz"))
+    return [cleaned(text) for text in texts if split_of(text) != "train"]
 
 
 def write_corpus(readings: Iterable[Reading], path: str | os.PathLike[str]) -> Counter[str]:
@@ -228,18 +305,22 @@ def read_corpus(path: str | os.PathLike[str], split: str | None = None) -> Itera
 
 
 def load_or_make(
-    path: str | os.PathLike[str], data: str | os.PathLike[str] | None, cache_folder: str | None = None
+    path: str | os.PathLike[str],
+    data: str | os.PathLike[str] | None,
+    cache_folder: str | None = None,
+    collections: Sequence[str] = COLLECTIONS,
+    limits: Mapping[str, int] | None = None,
 ) -> Path:
-    """The file of the corpus, made from the data folder if it is not there."""
+    """The file of the corpus, made from the data folder if it is not there; see `load_articles`."""
     from summarily.support.folders import data_folder
 
     path = Path(path)
     if not path.is_file():
         folder = data_folder(data)
         readings = cloze_corpus(
-            load_articles(folder),
+            load_articles(folder, collections, limits),
             recognise=recogniser(cache_folder=cache_folder),
-            unseen=human_articles(folder),
+            unseen=human_articles(folder) + (held_out_articles(folder) if CNNDM in collections else []),
             progress=True,
         )
         for what, number in sorted(write_corpus(readings, path).items()):
@@ -254,8 +335,20 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--data", metavar="FOLDER", help="folder of the data (default: SUMMARILY_DATA)")
     parser.add_argument("--output", required=True, metavar="FILE", help="the file to write (.jsonl.gz)")
     parser.add_argument("--cache", metavar="FOLDER", help="remember the entities found here")
+    parser.add_argument(
+        "--collections", nargs="+", default=COLLECTIONS, choices=(*COLLECTIONS, CNNDM), help="what to read"
+    )
+    parser.add_argument(
+        "--articles",
+        nargs="+",
+        default=[],
+        metavar="SPLIT=N",
+        help=f"of {CNNDM}: how many articles of a split",
+    )
     options = parser.parse_args(arguments)
-    print(f"written: {load_or_make(options.output, options.data, options.cache)}")
+    limits = {split: int(number) for split, _, number in (part.partition("=") for part in options.articles)}
+    made = load_or_make(options.output, options.data, options.cache, options.collections, limits)
+    print(f"written: {made}")
 
 
 if __name__ == "__main__":

@@ -25,9 +25,9 @@ from typing import TYPE_CHECKING, Any
 
 from summarily.modeling.data import data_of, texts_of
 from summarily.modeling.training import articles
-from summarily.modeling.training.articles import with_stops, without_furniture
+from summarily.modeling.training.articles import cased_as, with_stops, without_dateline, without_furniture
 from summarily.modeling.training.random_starts import StartTokenizer
-from summarily.modeling.training.recipe import DataSection
+from summarily.modeling.training.recipe import DataSection, data_section
 from summarily.support.errors import RecipeError
 from summarily.support.folders import data_folder
 
@@ -64,24 +64,29 @@ class Corpus:
 
 
 def column(row: Mapping[str, Any], path: str) -> Any:
-    """The value at a path: `a`, `a.b`, or `a[].b` for the list of every `b`.
+    """The value at a path: `a`, `a.b`, `a[].b` for the list of every `b`, or `a[0]` for the first of a list ("" if it
+    is empty).
 
     Example:
         >>> column({"sections": [{"text": "x"}, {"text": "y"}]}, "sections[].text")
         ['x', 'y']
+        >>> column({"highlights": ["It snowed.", "It thawed."]}, "highlights[0]")
+        'It snowed.'
     """
     values: Any = row
     for i, part in enumerate(path.split(".")):
-        name = part.removesuffix("[]")
+        name, _, place = part.removesuffix("]").partition("[")
         try:
             values = [item[name] for item in values] if i and isinstance(values, list) else values[name]
         except (KeyError, TypeError):
             known = ", ".join(map(str, row)) if isinstance(row, Mapping) else type(row).__name__
             raise RecipeError(f"column {path!r}: there is no {name!r}; the row has {known}.") from None
-        if part.endswith("[]") and not isinstance(values, list):
+        if part.endswith("]") and not isinstance(values, list):
             raise RecipeError(
-                f"column {path!r}: {name!r} is a {type(values).__name__}, not a list; drop the []."
+                f"column {path!r}: {name!r} is a {type(values).__name__}, not a list; drop the [{place}]."
             )
+        if place:
+            values = next(iter(values[int(place) :]), "")
     return values
 
 
@@ -110,9 +115,8 @@ def joined(value: Any) -> str:
 
 _CONCLUSION = re.compile(r"\b(conclusions?|concluding remarks|summary)\b", re.IGNORECASE)
 _SENTENCE_MARKS = re.compile(r"<\s*/?\s*S\s*>", re.IGNORECASE)
-_MATH_MARKS = re.compile(r"@x(?:math|cite)\d*")
-# "(CNN)", "Moscow (CNN) --": the dateline at the start of an article.
-_CNN = re.compile(r"^[^().\n]{0,60}\(CNN\)\s*(?:--?)?\s*")
+# Of formulas and citations: "@xmath3" and "@xcite" of the papers of Cohan et al. (2018), "<cit>" of others.
+_MATH_MARKS = re.compile(r"@x(?:math|cite)\d*|<cit>")
 _EDITING = re.compile(r"^by\s|\s--?\s*by\s|[\[\]{}*]|\b(?:writethru|eds)\b", re.IGNORECASE)
 _WORD = re.compile(r"[^\W\d_]{2,}")
 # Function words: sharing only these says nothing about a headline and its sentence.
@@ -163,7 +167,7 @@ def _treebank() -> Any:
 def clean(text: str, section: DataSection) -> str:
     """The text after the options of `section` that work on one text."""
     if section.cnn_marker == "strip":
-        text = _CNN.sub("", text)
+        text = without_dateline(text)
     if section.sentence_marks == "strip":
         text = _SENTENCE_MARKS.sub(" ", text)
     if section.math_marks == "strip":
@@ -218,10 +222,14 @@ def prepare_row(row: Mapping[str, Any], section: DataSection) -> dict[str, Any]:
     if section.news_furniture == "strip":  # of articles; the lines of a summary are sentences
         source = without_furniture(source)
     source = clean(source, section)
+    if section.first_paragraph:
+        source = source.partition("\n")[0]
     if section.references:
         references = [clean(joined(text), section) for text in column(row, section.references)]
     else:
         references = [clean(section.joiner.join(_parts(row, section.target)), section)]
+    if section.target_case == "source":
+        references = [cased_as(text, raw) for text in references]
     if section.target_stops:
         references = [with_stops(text) for text in references]
     learned = [clean(joined(column(row, section.learned)), section)] if section.learned else references
@@ -234,7 +242,7 @@ def prepare_row(row: Mapping[str, Any], section: DataSection) -> dict[str, Any]:
         "split": str(column(row, section.split_column)) if section.split_column else "",
         "share": share(identifier, section.split_seed),
         "reason": reason_to_drop(source, references, section),
-        "fault": headline_fault(source, references[0]) if section.headline_filter and references else "",
+        "fault": training_fault(source, references[0], section) if references else "",
     }
 
 
@@ -264,6 +272,24 @@ def copied(source: str, target: str) -> float:
         for words in (source.lower().split(), target.lower().split())
     )
     return len(here & there) / len(here) if here else 0.0
+
+
+def training_fault(source: str, target: str, section: DataSection) -> str:
+    """Why a pair is not to be learned from, though it is a fair question in a test.
+
+    Example:
+        >>> section = DataSection(min_copied=0.5, copied_words=4)
+        >>> training_fault("the cat sat down on the mat", "it sat on the mat", section)
+        'under 50% of the target in the first 4 words of the source'
+    """
+    fault = headline_fault(source, target) if section.headline_filter else ""
+    if fault or not section.min_copied:
+        return fault
+    read = " ".join(source.split()[: section.copied_words])
+    if copied(read, target) >= section.min_copied:
+        return ""
+    part = f"the first {section.copied_words} words of the source" if section.copied_words else "the source"
+    return f"under {section.min_copied:.0%} of the target in {part}"
 
 
 def headline_fault(sentence: str, headline: str) -> str:
@@ -300,19 +326,28 @@ def load_corpus(section: DataSection, data: str | Path | None = None) -> Corpus:
         raw_name = "" if section.split_column else name
         if raw_name not in loaded:
             loaded[raw_name] = _prepared(section, raw_name, data)
-        rows = loaded[raw_name]
-        if section.split_column:
-            rows = rows.filter(functools.partial(_in_split, name=name))
-        if (low, high) != (0, 100):
-            rows = rows.filter(functools.partial(_in_share, low=low, high=high))
+        rows = _part(loaded[raw_name], section, name, low, high)
         corpus.splits[split], corpus.dropped[split] = _filtered(rows, section, split)
         if not section.streaming and not len(corpus.splits[split]):
             raise RecipeError(
                 f"data.{split} = {getattr(section, split)!r} has no rows left: {corpus.dropped[split]}"
             )
+    for name in section.also:
+        _add_training_rows(corpus, data_section(name, section), data)
     if section.rare_words_below:
         _replace_rare_words(corpus, section.rare_words_below)
     return corpus
+
+
+def _add_training_rows(corpus: Corpus, section: DataSection, data: str | Path | None) -> None:
+    """Of another data set what is learned from; its other splits are not for this model."""
+    from datasets import concatenate_datasets
+
+    name, low, high = parse_split(section.train)
+    rows = _prepared(section, "" if section.split_column else name, data)
+    rows, dropped = _filtered(_part(rows, section, name, low, high), section, "train")
+    corpus.splits["train"] = concatenate_datasets([corpus["train"], rows])
+    corpus.dropped["train"] += dropped
 
 
 def parse_split(text: str) -> tuple[str, float, float]:
@@ -328,6 +363,15 @@ def parse_split(text: str) -> tuple[str, float, float]:
             f"{text!r} is not a split; write a name, or name@from-to in percent such as train@0-90."
         )
     return match[1], float(match[2] or 0), float(match[3] or 100)
+
+
+def _part(rows: Any, section: DataSection, name: str, low: float, high: float) -> Any:
+    """The rows of a split, by the split column and by their share, where these say so."""
+    if section.split_column:
+        rows = rows.filter(functools.partial(_in_split, name=name))
+    if (low, high) != (0, 100):
+        rows = rows.filter(functools.partial(_in_share, low=low, high=high))
+    return rows
 
 
 def _in_split(row: Mapping[str, Any], name: str) -> bool:
@@ -521,13 +565,35 @@ def cut_bytes(text: str, limit: int) -> str:
 # --- tokens -----------------------------------------------------------------------------------------------
 
 
-def encode(rows: Any, tokenizer: PreTrainedTokenizerBase, section: DataSection) -> Any:
+WHOLE = 2**20
+"""The tokens of a source that is not cut."""
+
+
+def lengths_of(section: DataSection, split: str) -> DataSection:
+    """The section with the lengths of a split: sources of the test may be longer than those of training, or whole.
+
+    Example:
+        >>> section = DataSection(max_source_tokens=400, max_test_source_tokens=800)
+        >>> [lengths_of(section, split).max_source_tokens for split in SPLITS]
+        [400, 400, 800]
+    """
+    if split != "test" or section.max_test_source_tokens is None:
+        return section
+    return replace(section, max_source_tokens=section.max_test_source_tokens or WHOLE)
+
+
+def encode(
+    rows: Any, tokenizer: PreTrainedTokenizerBase, section: DataSection, split: str | None = None
+) -> Any:
     """Add `input_ids` and `labels`, cut to the section's lengths, special tokens included.
+
+    `split` says which rows these are, where the lengths of the test are others.
 
     A tokenizer that gives the unknown words of a source ids of their own adds these words as `unknown_words`;
     `entities` adds `salient_tokens`.
     A source is cut at its end, or at both ends (`starts = "random"`), at a place that its id decides.
     """
+    section = lengths_of(section, split or "train")
     return rows.map(functools.partial(_encode_rows, tokenizer=tokenizer, section=section), batched=True)
 
 
@@ -546,9 +612,16 @@ def _encode_rows(
                 "data.starts = 'random' goes neither with data.entities nor with a tokenizer that copies unknown "
                 "words; both read a source from its beginning."
             )
-        cut = StartTokenizer(tokenizer, longest, section.starts, section.starts_seed)
+        # The prefix stays, wherever the rest of a source starts.
+        prefix = tokenizer(section.prefix, add_special_tokens=False)["input_ids"] if section.prefix else []
+        cut = StartTokenizer(tokenizer, longest - len(prefix), section.starts, section.starts_seed)
         pairs = zip(rows["source"], rows["id"], strict=True)
-        sources = [cut(text, example_id=identifier).input_ids for text, identifier in pairs]
+        sources = [
+            _behind_start(
+                prefix, cut(text.removeprefix(section.prefix), example_id=name).input_ids, tokenizer
+            )
+            for text, name in pairs
+        ]
         targets = tokenizer(text_target=rows["target"], max_length=section.max_target_tokens, **options)
         return {"input_ids": sources, "labels": targets["input_ids"]}
     # Both at once: the unknown words of a target are looked up among those of its source.
@@ -561,6 +634,12 @@ def _encode_rows(
 
         columns["salient_tokens"] = salient_tokens(tokenizer, rows["source"], rows["references"], longest)
     return columns
+
+
+def _behind_start(prefix: list[int], ids: list[int], tokenizer: PreTrainedTokenizerBase) -> list[int]:
+    """The ids with a prefix, behind the start token if they have one."""
+    start = int(bool(ids) and tokenizer.bos_token_id is not None and ids[0] == tokenizer.bos_token_id)
+    return [*ids[:start], *prefix, *ids[start:]]
 
 
 def texts(rows: Iterable[Mapping[str, Any]]) -> Iterator[str]:

@@ -45,6 +45,27 @@ def token_loss(
 
 
 @torch.no_grad()
+def row_losses(
+    model: PreTrainedModel, rows: Any, collate: Collate, tokens: int, accelerator: Accelerator
+) -> list[float]:
+    """For each row the mean negative log-likelihood of its target's tokens, on all processes: what two models can be
+    compared by, row by row."""
+    model.eval()
+    found: list[tuple[int, float]] = []
+    for batch in _batches(rows, tokens, accelerator):
+        inputs = _inputs([rows[i] for i in batch], collate, accelerator)
+        with accelerator.autocast():
+            logits = model(**inputs).logits
+        labels = inputs["labels"]
+        losses = torch.nn.functional.cross_entropy(
+            logits.float().transpose(1, 2), labels, ignore_index=IGNORED_LABEL, reduction="none"
+        )
+        means = losses.sum(1) / (labels != IGNORED_LABEL).sum(1)
+        found += zip(batch, means.tolist(), strict=True)
+    return [loss for _, loss in sorted(gather_object(found))]
+
+
+@torch.no_grad()
 def summarize(
     model: PreTrainedModel,
     tokenizer: PreTrainedTokenizerBase,

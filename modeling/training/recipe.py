@@ -19,21 +19,18 @@ A recipe learns to summarize the pairs of its data section, unless it fills in t
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
-import math
 import re
 import tomllib
-import types
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+from typing import Any, Literal
 
+from summarily.modeling.training.recipe_values import build, did_you_mean, set_value
 from summarily.support.errors import InputError, RecipeError
 from summarily.support.inputs import read_text
 from summarily.support.keys import Key
-from summarily.support.suggestions import nearest
 
 RECIPES = Path(__file__).parent / "recipes"
 LOSS = Key("loss", higher_is_better=False)
@@ -44,7 +41,9 @@ class ModelSection:
     """`name` is a model type (built from scratch with `config`), a Hub id or a folder (loaded).
 
     `start` is how the weights of a new model begin: as its class draws them, or, for BART, as a copier
-    (`bart_surgery.start_as_copier`).
+    (`bart_surgery.start_as_copier`). `word_vectors` are a file of fastText, GloVe or word2vec, or a pinned name
+    (`support/vectors.py`), at which the words of a new model start. With `encoder` a pretrained T5 reads long documents:
+    its encoder's self-attention becomes LED's or RED's, whose fields `config` may set.
     """
 
     name: str
@@ -52,6 +51,8 @@ class ModelSection:
     revision: str | None = None
     gradient_checkpointing: bool = False
     start: Literal["usual", "copier"] = "usual"
+    word_vectors: str | None = None
+    encoder: Literal["own", "led", "red"] = "own"
 
 
 @dataclass(frozen=True)
@@ -91,6 +92,9 @@ class DataSection:
     """Where the pairs come from and what is done to them; see `corpora`."""
 
     use: str | None = None  # a file of recipes/data to start from
+    also: list[str] = field(
+        default_factory=list
+    )  # files of recipes/data whose training rows are learned from, too
     name: str | None = None  # a data set of the Hub
     config: str | None = None
     revision: str | None = None
@@ -124,6 +128,9 @@ class DataSection:
     min_source_words: int = 1
     min_target_words: int = 1
     max_copied: float = 1.0  # the share of the target's trigrams that the source may hold word by word
+    # Of the training split alone: the share that the first `copied_words` of the source, by default all, must hold.
+    min_copied: float = 0.0
+    copied_words: int | None = None
     keep_headings: bool = False
     drop_unheaded: bool = (
         False  # parts without a heading; in papers taken from PDF, often the abstract itself
@@ -133,12 +140,15 @@ class DataSection:
     news_furniture: Literal["keep", "strip"] = (
         "keep"  # bylines, dates, "Scroll down for video"; see `articles`
     )
+    first_paragraph: bool = False  # the source is its first line alone
+    target_case: Literal["keep", "source"] = "keep"  # a target in capitals is cased as its source
     target_stops: bool = False  # a line of the target that ends in no punctuation gets a full stop
     sentence_marks: Literal["keep", "strip"] = "keep"
     math_marks: Literal["keep", "strip"] = "keep"
     # Truncation, in tokens, special tokens included.
     max_source_tokens: int = 1024
     max_target_tokens: int = 128
+    max_test_source_tokens: int | None = None  # of the test split, if not as in training; 0 for whole sources
     starts: Literal["beginning", "random"] = "beginning"  # where a source that is too long starts
     starts_seed: int = 0
     # Mark the tokens of entities that answer a cloze question about the target: `salient_tokens`, for APESO.
@@ -171,6 +181,9 @@ class ReadingSection:
     """With `questions`, the run teaches a reader to answer cloze questions; see `tasks.reading`."""
 
     questions: str = ""  # their file, made from the articles of --data if it is not there
+    collections: list[str] = field(default_factory=list)  # of which articles; see `cloze_corpus`
+    articles: dict[str, int] = field(default_factory=dict)  # split -> how many of "cnndm"
+    start: str | None = None  # the folder, or the name in hub_cards, of a reader to go on from
     max_words: int = 400  # of an article
     validation_articles: int = 150  # of each collection, at every evaluation
     test_articles: int | None = None  # of each collection
@@ -180,17 +193,25 @@ class ReadingSection:
 class PairSource:
     """Pairs of texts: a file under --data and its columns.
 
-    `rating` is what people say, from `low` to `high`; without it, the columns named like the model's signals are learned.
-    Rows are held out if their `split` is "validation", or, without such a column, by chance.
+    `rating` is what people say, from `low` to `high`; with `worse`, a column with another text for the same reference,
+    the candidate is to have the higher score of the two (a duel); without either, the columns named like the model's
+    signals are learned. Rows are held out if their `split` is "validation", or, without such a column, by chance. Duels
+    need one, so that those of one article are on one side.
     """
 
     file: str
     reference: str = "reference"
     candidate: str = "candidate"
     rating: str | None = None
+    worse: str | None = None
     low: float = 0.0
     high: float = 1.0
     split: str | None = None
+
+    @property
+    def by_people(self) -> bool:
+        """Whether its labels are people's, not those of other metrics."""
+        return self.rating is not None or self.worse is not None
 
 
 @dataclass(frozen=True)
@@ -201,6 +222,10 @@ class RatingSection:
     joined: int = 0  # further rows, made of several pairs each, so that longer texts are seen too
     held_out: float = 0.1
     max_tokens: int = 256  # of a pair, special tokens included
+
+    @property
+    def has_duels(self) -> bool:
+        return any(source.worse is not None for source in self.pairs)
 
 
 @dataclass(frozen=True)
@@ -274,9 +299,10 @@ class SelfCriticalSection:
 
 @dataclass(frozen=True)
 class EvaluationSection:
-    """`select` is "loss" or a score such as "rougeL", "rouge1_recall", "vert" of one of `metrics`.
+    """`select` is "loss", which needs no summaries to be written, or a score such as "bertscore_recall" (of ours the one
+    that agrees best with people), "rougeL" or "rouge1_recall" of one of `metrics`.
 
-    Readers are chosen by "accuracy" or "accuracy_gold", raters by "loss" or "spearman".
+    Readers are chosen by "accuracy" or "accuracy_gold", raters by "loss", "spearman" or "won" (duels).
     """
 
     select: str = str(LOSS)
@@ -356,7 +382,7 @@ class Recipe:
             ...                   "training": {"max_steps": 10}}).data.max_target_tokens
             128
         """
-        return _build(cls, values, "")
+        return build(cls, values, "")
 
 
 def load_recipe(name: str | Path, overrides: Iterable[str] = ()) -> Recipe:
@@ -369,7 +395,7 @@ def load_recipe(name: str | Path, overrides: Iterable[str] = ()) -> Recipe:
             values["data"] = {"use": text, **_lengths(values.get("data", {}))}
     values["data"] = _with_base(values.get("data", {}))
     for keys, text in changes:
-        _set(values, keys, text)
+        set_value(Recipe, values, keys, text)
     return Recipe.from_dict(values)
 
 
@@ -390,6 +416,21 @@ def _with_base(data: Mapping[str, Any]) -> dict[str, Any]:
         return dict(data)
     base = _read(_find(str(data["use"]), RECIPES / "data"))
     return {**base.get("data", {}), **data}
+
+
+def data_section(name: str, like: DataSection) -> DataSection:
+    """The data section of a file of recipes/data, with the lengths and the prefix of another.
+
+    Example:
+        >>> data_section("arxiv_local", DataSection(prefix="summarize: ", max_source_tokens=512)).max_source_tokens
+        512
+    """
+    values = _with_base({"use": name}) | {
+        "max_source_tokens": like.max_source_tokens,
+        "max_target_tokens": like.max_target_tokens,
+        "prefix": like.prefix,
+    }
+    return build(DataSection, values, "data.")
 
 
 def _find(name: str, folder: Path) -> Path:
@@ -416,116 +457,6 @@ def _read(path: Path) -> dict[str, Any]:
 # --- checking ---------------------------------------------------------------------------------------------
 
 
-def did_you_mean(name: str, known: Iterable[str], prefix: str = "") -> str:
-    """The end of an error message: the nearest of the known names, if any is near."""
-    near = nearest(name, known)
-    return f"; did you mean {prefix}{near}?" if near else "."
-
-
-def _build(cls: type, values: Any, path: str) -> Any:
-    where = path.rstrip(".")
-    if not isinstance(values, Mapping):
-        raise RecipeError(f"{where} is {values!r}; expected a table of keys.")
-    hints = get_type_hints(cls)
-    for key in values:
-        if key not in hints:
-            hint = did_you_mean(key, hints, path)
-            raise RecipeError(f"{path}{key} is not a key of a recipe{hint}")
-    for entry in dataclasses.fields(cls):
-        required = entry.default is dataclasses.MISSING and entry.default_factory is dataclasses.MISSING
-        if required and entry.name not in values:
-            raise RecipeError(f"{path}{entry.name} is missing from the recipe.")
-    return cls(**{key: _typed(value, hints[key], path + key) for key, value in values.items()})
-
-
-def _typed(value: Any, hint: Any, path: str) -> Any:
-    """`value` as the annotated type, or an error that names the key."""
-    origin, arguments = get_origin(hint), get_args(hint)
-    if dataclasses.is_dataclass(hint):
-        if type(value) is hint:  # of an override, which was read before
-            return value
-        return _build(hint, value, path + ".")  # type: ignore[arg-type]
-    if origin in (Union, types.UnionType):
-        for choice in arguments:
-            try:
-                return _typed(value, choice, path)
-            except RecipeError:
-                continue
-    elif origin is Literal:
-        if value in arguments:
-            return value
-        choices = ", ".join(map(repr, arguments))
-        raise RecipeError(
-            f"{path} is {value!r}; choose one of {choices}{did_you_mean(str(value), arguments)}"
-        )
-    elif origin is dict and isinstance(value, Mapping):
-        return {str(key): _typed(item, arguments[1], f"{path}.{key}") for key, item in value.items()}
-    elif origin is list and isinstance(value, list):
-        return [_typed(item, arguments[0], f"{path}[{i}]") for i, item in enumerate(value)]
-    elif hint is Any:
-        return value
-    elif hint is float and isinstance(value, (int, float)) and not isinstance(value, bool):
-        with contextlib.suppress(OverflowError):  # of an int
-            if math.isfinite(value):
-                return float(value)
-        raise RecipeError(f"{path} is {value!r:.60}; expected a finite number.")
-    elif isinstance(hint, type) and type(value) is hint:
-        return value
-    raise RecipeError(f"{path} is {value!r} ({type(value).__name__}); expected {_type_name(hint)}.")
-
-
-def _type_name(hint: Any) -> str:
-    if isinstance(hint, type) and not get_args(hint):
-        return "none" if hint is type(None) else hint.__name__
-    if get_origin(hint) in (Union, types.UnionType):
-        return " or ".join(_type_name(choice) for choice in get_args(hint))
-    return str(hint).replace("typing.", "")
-
-
-def _set(values: dict[str, Any], keys: list[str], text: str) -> None:
-    """Put the override into the nested dictionaries, its text read as what the field expects."""
-    hint: Any = Recipe
-    path = ""
-    for key in keys:
-        if dataclasses.is_dataclass(hint):
-            hints = get_type_hints(hint)
-            if key not in hints:
-                raise RecipeError(f"{path}{key} is not a key of a recipe{did_you_mean(key, hints, path)}")
-            hint = hints[key]
-        elif get_origin(hint) is dict:
-            hint = get_args(hint)[1]
-        elif hint is not Any:
-            raise RecipeError(f"{path.rstrip('.')} has no keys of its own; write {path.rstrip('.')}=value.")
-        path += key + "."
-    if dataclasses.is_dataclass(hint):
-        raise RecipeError(
-            f"{path.rstrip('.')} is a section; name one of its keys, such as {path}{next(iter(get_type_hints(hint)))}=value."
-        )
-    for key in keys[:-1]:
-        values = values.setdefault(key, {})
-        if not isinstance(values, dict):
-            raise RecipeError(f"{key} is not a table, so {'.'.join(keys)} cannot be set.")
-    values[keys[-1]] = _parse(text, hint, ".".join(keys))
-
-
-def _parse(text: str, hint: Any, path: str) -> Any:
-    choices = get_args(hint) if get_origin(hint) in (Union, types.UnionType) else (hint,)
-    if text.lower() == "none" and type(None) in choices:
-        return None
-    if text in ("True", "False"):
-        text = text.lower()
-    try:
-        value: Any = tomllib.loads(f"value = {text}")["value"]
-    except (ValueError, RecursionError):
-        value = text  # a bare word is a string
-    try:
-        return _typed(value, hint, path)
-    except RecipeError:
-        if str in choices:
-            return text  # a string that looks like a number, such as a revision
-        raise
-
-
 def _check(recipe: Recipe) -> None:
     """The rules that types cannot say."""
     data, batch, training = recipe.data, recipe.batch, recipe.training
@@ -536,6 +467,7 @@ def _check(recipe: Recipe) -> None:
         "batch.pool": batch.pool,
         "data.max_source_tokens": data.max_source_tokens,
         "data.max_target_tokens": data.max_target_tokens,
+        "data.copied_words": data.copied_words,
         "schedule.learning_rate": recipe.schedule.learning_rate,
         "optimizer.epsilon": recipe.optimizer.epsilon,
         "optimizer.max_gradient_norm": recipe.optimizer.max_gradient_norm,
@@ -562,15 +494,21 @@ def _check(recipe: Recipe) -> None:
         raise RecipeError(f"training.label_smoothing is {training.label_smoothing}; expected 0 <= value < 1.")
     if training.max_steps is training.max_epochs is training.max_minutes is None:
         raise RecipeError("the run would never end: set training.max_steps, max_epochs or max_minutes.")
+    if data.max_test_source_tokens is not None and data.max_test_source_tokens < 0:
+        raise RecipeError(
+            f"data.max_test_source_tokens is {data.max_test_source_tokens}; expected a number of tokens, or 0 for whole "
+            "sources."
+        )
     _check_self_critical(recipe.self_critical)
     if recipe.schedule.kind == "linear" and training.max_steps is training.max_minutes is None:
         raise RecipeError(
             "the linear schedule needs training.max_steps or training.max_minutes to fall to 0."
         )
     _check_task(recipe)
+    pair, duels = recipe.rating.max_tokens, recipe.rating.has_duels
     longest, of = {
         "reading": (0, ""),
-        "rating": (recipe.rating.max_tokens, "rating.max_tokens"),
+        "rating": (2 * pair, "twice rating.max_tokens") if duels else (pair, "rating.max_tokens"),
     }.get(
         recipe.task,
         (data.max_source_tokens + data.max_target_tokens, "data.max_source_tokens + data.max_target_tokens"),
@@ -585,6 +523,16 @@ def _check(recipe: Recipe) -> None:
             "data.cut_after_conclusion, data.keep_headings and data.drop_unheaded need data.headings, the column with the "
             'heading of each part of the source, such as "sections[].heading".'
         )
+    if not 0 <= data.min_copied <= 1:
+        raise RecipeError(f"data.min_copied is {data.min_copied}; expected a share from 0 to 1.")
+    if data.copied_words and not data.min_copied:
+        raise RecipeError("data.copied_words says where data.min_copied looks; set that, too.")
+    if data.streaming and data.also:
+        raise RecipeError(
+            "data.also adds the rows of files, which a stream does not take; turn one of the two off."
+        )
+    for name in data.also:  # before the run rather than in it
+        data_section(name, data)
     if data.streaming and data.drop_duplicates:
         raise RecipeError(
             "data.drop_duplicates would remember every row of a stream; turn one of the two off."
@@ -634,6 +582,11 @@ def _check_task(recipe: Recipe) -> None:
                 f"rating.joined is {recipe.rating.joined} and rating.held_out {recipe.rating.held_out}; expected at "
                 "least 0, and a share between 0 and 1."
             )
+        for source in recipe.rating.pairs:
+            if source.worse is not None and (source.rating is not None or source.split is None):
+                raise RecipeError(
+                    f"rating.pairs of {source.file}: duels (worse = {source.worse!r}) have no rating, and need a split."
+                )
     elif not data.name and not data.files:
         raise RecipeError("data.name (a data set of the Hub) or data.files (local files) must be set.")
 
@@ -670,12 +623,14 @@ def _above_zero(section: Any, name: str, *keys: str) -> None:
 def _check_select(recipe: Recipe) -> None:
     """Before the run rather than at its first evaluation."""
     select, metrics = recipe.evaluation.select, recipe.evaluation.metrics
-    own = {"reading": ("accuracy",), "rating": (str(LOSS), "spearman")}.get(recipe.task)
+    own = {"reading": ("accuracy",), "rating": (str(LOSS), "spearman", "won")}.get(recipe.task)
     if own is not None:
         if not select.startswith(own):
             raise RecipeError(
                 f"evaluation.select is {select!r}; {recipe.task} is chosen by {' or '.join(map(repr, own))}."
             )
+        if select == "won" and not recipe.rating.has_duels:
+            raise RecipeError("evaluation.select is 'won', but no rating.pairs has duels (worse).")
     elif select != LOSS and not any(select.startswith(name) for name in metrics):
         raise RecipeError(
             f"evaluation.select is {select!r}, which none of evaluation.metrics = {metrics} "

@@ -117,7 +117,8 @@ def _tokenizer_class(section: TokenizerSection) -> type[PreTrainedTokenizerFast]
 
 
 def _normalizer(section: TokenizerSection) -> Normalizer:
-    steps: list[Normalizer] = [normalizers.NFC()]
+    # A text that ends with a line, as files do, is the same text.
+    steps: list[Normalizer] = [normalizers.NFC(), normalizers.Strip()]
     if section.lowercase:
         steps.append(normalizers.Lowercase())
     if section.digits_to_hash:

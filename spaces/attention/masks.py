@@ -12,7 +12,10 @@ import torch
 
 from summarily.modeling.attention.lsh import bucket_factors, draw_rotations, lsh_attention
 from summarily.modeling.attention.masks import MASKED_TWIN, MECHANISMS, attention_pattern
-from summarily.modeling.attention.window import plan_window, window_mask
+from summarily.modeling.attention.window_plan import (
+    plan_window,
+    window_mask,
+)
 from summarily.spaces.serving import check_length
 from summarily.support.errors import InputError
 from summarily.support.markup import line_chart, note, shaded_words, svg, table
@@ -262,12 +265,8 @@ def _cost(kinds: Sequence[str], settings: Settings) -> str:
     )
     rows = [[kind, *(f"{value:,}" for value in counted[kind])] for kind in kinds]
     header = ["products at", *(f"{length:,}" for length in LENGTHS)]
-    return chart + table(
-        "Products computed in one head, masked ones included; in float32 each takes 4 bytes where a kernel keeps "
-        "them",
-        header,
-        rows,
-    )
+    about = "Masked ones are included; in float32 each takes 4 bytes where a kernel keeps them."
+    return chart + table("Products computed in one head", header, rows) + note(about)
 
 
 def costs(kinds: Sequence[str], settings: Settings) -> Mapping[str, list[int]]:

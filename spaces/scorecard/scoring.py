@@ -13,9 +13,9 @@ from typing import Any
 from summarily.metrics import METRICS, load_all, metric_class
 from summarily.metrics.base import Score
 from summarily.metrics.comparison import Comparison, Pair, compare
+from summarily.metrics.pictures import explanation_html
 from summarily.metrics.resampling import too_few
 from summarily.metrics.scorecard import Scorecard, score
-from summarily.spaces.explanations import explanation_html
 from summarily.spaces.serving import csv_cell, sentence
 from summarily.spaces.texts import Texts
 from summarily.support.errors import InputError
@@ -128,14 +128,14 @@ def _first(result: Result) -> Scorecard:
 
 
 def _score_table(result: Result) -> str:
-    """Every value; precision and recall, where a metric has them, fold away."""
+    """Every value; precision, where a metric has it, folds away."""
     header = ["value"] + [
         f'<span class="swatch" style="background:{COLOURS[i]}" aria-hidden="true"></span>{escape(name)}'
         for i, name in enumerate(result.cards)
     ]
     rows: dict[bool, list[list[str]]] = {False: [], True: []}
     for metric, first in _first(result).items():
-        for key in first.per_example:
+        for key in first.ordered:
             best = result.comparison.best(metric, key) if result.comparison else list(result.cards)
             starred = best if len(best) < len(result.cards) else []
             digits = result.digits(metric, key)
@@ -143,7 +143,7 @@ def _score_table(result: Result) -> str:
                 _score_cell(card[metric], key, system in starred, digits)
                 for system, card in result.cards.items()
             ]
-            rows[key.endswith(("_precision", "_recall"))].append([escape(Key(key).label), *cells])
+            rows[key.endswith("_precision")].append([escape(Key(key).label), *cells])
     caption = "Means over the documents" + (
         "; a star marks the best system, and any other whose distance to it may be chance"
         if result.pairs
@@ -151,8 +151,8 @@ def _score_table(result: Result) -> str:
     )
     html = table(caption, header, rows[False], escaped=True)
     if rows[True]:
-        more = table("Precision and recall", header, rows[True], escaped=True)
-        html += f"<details><summary>Precision and recall</summary>{more}</details>"
+        more = table("Precision", header, rows[True], escaped=True)
+        html += f"<details><summary>Precision</summary>{more}</details>"
     return html
 
 

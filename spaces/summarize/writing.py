@@ -67,6 +67,7 @@ class Settings:
             "custom_generate": summary_beam_search,
             "num_beams": self.beams,
             "max_new_tokens": self.max_length,
+            "max_length": None,  # one limit, not two
             "alpha": self.alpha,
             "beta": self.beta,
             "gamma": self.gamma,

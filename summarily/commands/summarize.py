@@ -16,6 +16,8 @@ from summarily.support.progress import say
 from summarily.support.sample import load_sample
 from summarily.support.tables import TABLE_ENDINGS, column, read_lines, read_table
 
+PENALTIES = {"alpha": "on length", "beta": "on repeated attention", "gamma": "on salient entities left out"}
+
 
 def add_parser(commands: Any) -> None:
     """The command `summarily summarize`."""
@@ -46,6 +48,10 @@ def add_parser(commands: Any) -> None:
         help="texts beyond the model's length (default: chunk, which says so)",
     )
     parser.add_argument("--beams", type=int, default=None, help="beams (default: what the checkpoint says)")
+    for name, what in PENALTIES.items():
+        parser.add_argument(
+            f"--{name}", type=float, help=f"penalty of the search: {what} (default: as the checkpoint says)"
+        )
     parser.add_argument("--trust-remote-code", action="store_true", help="allow the checkpoint's own code")
     parser.add_argument("--output", metavar="FILE", help="write jsonl with file, text and summary to FILE")
     parser.add_argument(
@@ -63,6 +69,9 @@ def _run(options: Any) -> int:
         raise InputError(f"--output {options.output}: there is no folder {Path(options.output).parent}.")
     if options.beams is not None and options.beams < 1:  # before a model is loaded
         raise InputError(f"--beams {options.beams}: give at least 1.")
+    for name in PENALTIES:
+        if (value := getattr(options, name)) is not None and not 0 <= value < float("inf"):
+            raise InputError(f"--{name} {value}: a penalty is a number of at least 0.")
     check_engine(options)
     if options.engine:
         return _on_ray(options)
@@ -76,14 +85,13 @@ def _run(options: Any) -> int:
     if options.sample:
         print(f"An article of the bundled sample:\n\n{texts[0]}\n\nIts summary by {options.model}:\n")
     summarizer = Summarizer(options.model, trust_remote_code=options.trust_remote_code)
-    generation = {} if options.beams is None else {"num_beams": options.beams}
     say(f"summarizing {len(texts):,} text{'s' if len(texts) > 1 else ''}")
     summaries = summarizer(
         texts,
         max_length=options.max_length,
         batch_size=options.batch_size,
         long=options.long or _how_to_read(summarizer, named, options.model),
-        **generation,
+        **_search(options),
     )
     if not options.output:
         _show(named, summaries)
@@ -97,6 +105,12 @@ def _run(options: Any) -> int:
     return 0
 
 
+def _search(options: Any) -> dict[str, Any]:
+    """What was said about the search; the rest is as the checkpoint says."""
+    asked = {"num_beams": options.beams} | {name: getattr(options, name) for name in PENALTIES}
+    return {name: value for name, value in asked.items() if value is not None}
+
+
 def _on_ray(options: Any) -> int:
     if len(options.files) != 1 or options.sample or options.lines:
         raise InputError("--engine reads one parquet file, a folder of them, or a pattern in quotes.")
@@ -106,7 +120,7 @@ def _on_ray(options: Any) -> int:
         )
     from summarily.modeling.generation.on_ray import summarize_on_ray
 
-    asked = {"max_length": options.max_length, "long": options.long, "num_beams": options.beams}
+    asked = {"max_length": options.max_length, "long": options.long}
     done = summarize_on_ray(
         options.files[0],
         options.model,
@@ -118,6 +132,7 @@ def _on_ray(options: Any) -> int:
         trust_remote_code=options.trust_remote_code,
         batch_size=options.batch_size,
         **{name: value for name, value in asked.items() if value is not None},
+        **_search(options),
     )
     left_out = f", {done.errors:,} left out" if done.errors else ""
     print(f"{done.rows:,} summaries written to {options.output}{left_out}")

@@ -26,9 +26,17 @@ STUDIES = {
         "summarily.studies.bleurt.study",
         "our small BLEURT: signals of other metrics, then people's ratings",
     ),
+    "bleurt-summaries": (
+        "summarily.studies.bleurt.summaries",
+        "our small BLEURT learns which of two summaries people prefer, tested on whole sets",
+    ),
     "long": (
         "summarily.studies.long.study",
         "LED and RED on papers: by length, starts, window and attention",
+    ),
+    "models": (
+        "summarily.studies.shipped",
+        "the table of shipped summarizers: ROUGE beside lead, seconds and megabytes",
     ),
     "news": (
         "summarily.studies.news",
@@ -36,7 +44,7 @@ STUDIES = {
     ),
     "self-critical": (
         "summarily.studies.self_critical.study",
-        "learning from ROUGE-L, WMS, SMS and S+WMS",
+        "learning from ROUGE-L, WMS, SMS, S+WMS, BERTScore and their mean",
     ),
 }
 

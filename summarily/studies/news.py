@@ -19,22 +19,16 @@ from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import Any
 
+from summarily.studies.baselines import KEYS, NAMES, lead, published_cells, rouge_of
 from summarily.studies.report import mean_words, scores_of, table, with_interval
 from summarily.support.inputs import read_json
 
-KEYS = ("rouge1", "rouge2", "rougeLsum")
-# ROUGE-1, 2 and L (Lsum) on the whole test set, from the papers.
-PUBLISHED = {
-    "lead-3 (See et al. 2017)": (40.34, 17.70, 36.57),
-    "pointer-generator with coverage (See et al. 2017)": (39.53, 17.28, 36.38),
-    "T5-small (Raffel et al. 2020)": (41.12, 19.56, 38.35),
-}
 # None asks for a least length: a short text would be summarized by more words than it has.
 SEARCHES: dict[str, dict[str, Any]] = {
     "greedy": {"num_beams": 1, "no_repeat_ngram_size": 3},
     "beam 4": {"num_beams": 4, "no_repeat_ngram_size": 3},
+    "beam 4, a little longer": {"num_beams": 4, "no_repeat_ngram_size": 3, "length_penalty": 1.5},
     "beam 4, longer": {"num_beams": 4, "no_repeat_ngram_size": 3, "length_penalty": 2.0},
-    "beam 4, much longer": {"num_beams": 4, "no_repeat_ngram_size": 3, "length_penalty": 4.0},
 }
 MOST_TOKENS = 128
 CHUNK = 8  # articles a process summarizes together, and after which they are kept
@@ -93,7 +87,9 @@ def fill_card(place: Path, text: str, result: Mapping[str, Any]) -> None:
     write_atomically(card, filled)
     [search] = result["search"].values()
     path = place / "generation_config.json"
-    settings = read_json(path, dict) | search | {"max_new_tokens": MOST_TOKENS}
+    settings = read_json(path, dict) | search
+    settings.pop("max_new_tokens", None)  # it would go before what a user says of the length
+    settings["max_length"] = MOST_TOKENS + 1
     write_atomically(path, json.dumps(settings, indent=1) + "\n")
 
 
@@ -106,18 +102,6 @@ def articles(data: str | None) -> dict[str, list[dict[str, Any]]]:
     corpus = load_corpus(section, data)
     names = ["id", "source", "references"]
     return {split: list(corpus[split].select_columns(names)) for split in ("validation", "test")}
-
-
-def lead(source: str, count: int = 3) -> str:
-    """The first sentences, one a line.
-
-    Example:
-        >>> lead("It rained. It poured. It stopped. Then it snowed.", 2)
-        'It rained.\\nIt poured.'
-    """
-    from summarily.support.text import sentences
-
-    return "\n".join(sentences(source)[:count])
 
 
 # --- writing ----------------------------------------------------------------------------------------------
@@ -210,12 +194,8 @@ def _write(texts: list[str], search: dict[str, Any]) -> list[str]:
 
 
 def scored(texts: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> Any:
-    """ROUGE as papers report it: stemmed, Lsum over sentences."""
-    from summarily.metrics.scorecard import score
-
-    options = {"rouge": {"stemmer": True, "split_sentences": True}}
-    references = [row["references"] for row in rows]
-    return score(list(texts), references, metrics=options, confidence=0.95, progress=False)["rouge"]
+    """ROUGE as papers report it."""
+    return rouge_of(texts, [row["references"] for row in rows])
 
 
 def report(
@@ -265,7 +245,7 @@ def report(
 
 def markdown(result: Mapping[str, Any]) -> str:
     """The report: a table, the differences, how the search was chosen, ten summaries."""
-    names = ("ROUGE-1", "ROUGE-2", "ROUGE-Lsum")
+    names = NAMES
     rows = [
         [
             name,
@@ -275,8 +255,8 @@ def markdown(result: Mapping[str, Any]) -> str:
         ]
         for name, row in result["table"].items()
     ]
-    for name, values in PUBLISHED.items():
-        rows.append([name, "11,490", "", *(f"{value:.1f}" for value in values)])
+    for name, cells in published_cells().items():
+        rows.append([name, "11,490", "", *cells])
     lines = table(["system", "articles", "words", *names], rows)
     gains = ", ".join(
         f"{name} {with_interval(result['difference'][key][0], result['difference'][key][1:], '+.1f', 100)}"

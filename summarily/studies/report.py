@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import argparse
 import json
+import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from statistics import fmean
 from typing import Any
 
+from summarily.support.errors import InputError
 from summarily.support.files import is_complete, write_atomically, write_folder
 from summarily.support.inputs import read_json
 
@@ -60,6 +62,26 @@ def kept_model(place: Path, make: Callable[[], tuple[Any, Any]]) -> Path:
 
         place.parent.mkdir(parents=True, exist_ok=True)
         write_folder(place, write)
+    return place
+
+
+def kept_copy(place: Path, source: Path, option: str) -> Path:
+    """A copy of the folder of a trained model, made once; another one in the folder of a study is refused.
+
+    `option` is what names the source on the command line.
+    """
+    weights = source / "model.safetensors"
+    if not weights.is_file():
+        raise InputError(
+            f"{source} has no model.safetensors; give the folder of a trained model by {option}."
+        )
+    if not is_complete(place):
+        place.parent.mkdir(parents=True, exist_ok=True)
+        write_folder(place, lambda partial: shutil.copytree(source, partial, dirs_exist_ok=True))
+    elif weights.read_bytes() != (place / "model.safetensors").read_bytes():
+        raise InputError(
+            f"{place.parent.parent} began with another start than {source}; choose another folder by --output."
+        )
     return place
 
 

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from summarily.support.errors import FileError
+from summarily.support.errors import FileError, SummarilyError, first_line
 
 MARKER = "complete.json"
 _PARTIAL = ".partial-"
@@ -117,11 +117,23 @@ def make_folder_once(path: Path, write: Callable[[Path], object]) -> Path:
     """
     if path.is_dir():
         return path
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with (path.parent / f".{path.name}.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)  # released with the process, however it ends
-        if not path.is_dir():
-            write_folder(path, write, marker=False)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with (path.parent / f".{path.name}.lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)  # released with the process, however it ends
+            if not path.is_dir():
+                write_folder(path, write, marker=False)
+    except SummarilyError:
+        raise
+    except Exception as error:
+        from safetensors import SafetensorError  # of a disk that is full, too
+
+        if not isinstance(error, OSError | SafetensorError):
+            raise
+        raise FileError(
+            f"{path} cannot be made ({first_line(error)}); give SUMMARILY_CACHE a folder that can be written and has "
+            "room."
+        ) from error
     return path
 
 

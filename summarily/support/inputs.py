@@ -94,6 +94,8 @@ def check_types(kind: type, options: Mapping[str, Any]) -> None:
 
 def _fits(value: Any, hint: Any) -> bool:
     """Whether a value may have a type; of types that are not plain, anything does."""
+    if hint is Any:
+        return True
     if hint is None or hint is type(None):
         return value is None
     origin = typing.get_origin(hint)

@@ -172,6 +172,18 @@ def sentence_spans(text: str) -> list[tuple[int, int]]:
     return spans
 
 
+def sentences_of(text: str) -> list[tuple[int, int]]:
+    """Where sentences start and end, also where they begin with a small letter, as highlights do.
+
+    Example:
+        >>> sentences_of("Arsenal beat Burnley. a goal won it.")
+        [(0, 21), (22, 36)]
+    """
+    lowered = text.lower()
+    # Some letters change their length ("İ"); then the places would not be those of the text.
+    return sentence_spans(lowered if len(lowered) == len(text) else text)
+
+
 def _append(spans: list[tuple[int, int]], text: str, start: int, end: int) -> None:
     piece = text[start:end]
     stripped = piece.strip()

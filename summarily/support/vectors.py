@@ -200,7 +200,9 @@ def _load(path: Path, name: str | os.PathLike[str]) -> Vectors:
 def _map(path: Path) -> NDArray[Any]:
     try:
         matrix = np.load(path, mmap_mode="r", allow_pickle=False)
-    except (ValueError, EOFError, OverflowError, MemoryError, zipfile.BadZipFile) as error:
+    except OSError:
+        raise
+    except Exception as error:  # numpy reads the header as Python: damaged ones raise what its tokenizer does
         raise InputError(f"{path} is not an .npy file that can be read: {first_line(error)}") from None
     if not isinstance(matrix, np.ndarray) or matrix.dtype.kind not in "fiu":
         raise InputError(

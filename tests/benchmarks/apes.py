@@ -16,7 +16,7 @@ from pathlib import Path
 from summarily.metrics.apes.scorer import Apes
 from summarily.metrics.scorecard import score
 from summarily.modeling.training.cloze_corpus import read_rows
-from summarily.studies.apes.truecasing import Truecaser
+from summarily.support.cloze.truecasing import Truecaser
 from summarily.support.folders import data_folder
 
 AUTHORS_SECONDS = 40 * 60

@@ -17,7 +17,7 @@ import torch
 from transformers import BartConfig, BartForConditionalGeneration, LEDConfig, LEDForConditionalGeneration
 
 from summarily.modeling import LedForConditionalGeneration
-from summarily.modeling.attention.window import plan_first_token
+from summarily.modeling.attention.window_plan import plan_first_token
 from summarily.modeling.generation.shared_cross_attention import generate_with_shared_cross_attention
 from summarily.studies.memory import peak_of
 from tests.benchmarks.timing import ratio

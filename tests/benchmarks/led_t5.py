@@ -19,7 +19,7 @@ import torch
 from transformers import LongT5Config
 from transformers.models.longt5.modeling_longt5 import LongT5EncoderModel, _get_local_attention_mask
 
-from summarily.modeling.attention.window import plan_window
+from summarily.modeling.attention.window_plan import plan_window
 from summarily.modeling.led_t5.configuration_led_t5 import LedT5Config
 from summarily.modeling.led_t5.modeling_led_t5 import LedT5Encoder
 from summarily.studies.memory import peak_of

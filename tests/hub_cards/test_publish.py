@@ -248,3 +248,21 @@ def test_the_code_of_a_model_goes_with_it(built):
     assert config["auto_map"]["AutoModelForSeq2SeqLM"].startswith("modeling_attention_variants.")
     assert (folder / "configuration_attention_variants.py").is_file()
     assert building.KINDS == ("metrics", "models", "spaces")
+
+
+def test_a_model_that_searches_with_penalties_brings_its_search(tmp_path):
+    """transformers finds it in custom_generate/; others bring none."""
+    from summarily.modeling import ApesoConfig, ApesoForConditionalGeneration
+    from summarily.modeling.generation.summary_beam_search import keep_settings
+
+    source = tmp_path / "apeso"
+    model = ApesoForConditionalGeneration(ApesoConfig(vocab_size=9, embedding_size=4, hidden_size=4))
+    keep_settings(model, {"gamma": 0.5})
+    model.save_pretrained(source)
+    (source / "README.md").write_text("# A card\n")
+    place = build(Repository("models", "apeso", source), tmp_path / "build")
+    names = sorted(path.name for path in (place / "custom_generate").iterdir())
+    assert names == ["errors.py", "generate.py", "summary_beam_search.py"]
+    assert json.loads((place / "generation_config.json").read_text())["gamma"] == 0.5
+    [headlines] = repositories("models", ["headlines"])
+    assert not (build(headlines, tmp_path / "build") / "custom_generate").exists()

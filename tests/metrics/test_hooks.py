@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import pickle
+
 import numpy as np
 import pytest
 from transformers import DataCollatorForSeq2Seq, EvalPrediction, Seq2SeqTrainer, Seq2SeqTrainingArguments
 
 import summarily
-from summarily.support.errors import InputError
+from summarily.support.errors import InputError, MissingRequirement, SummarilyWarning
 
 
 @pytest.fixture(scope="module")
@@ -95,3 +97,37 @@ def test_mistakes_are_answered_before_or_at_the_first_call(tokenizer):
 def test_postprocess_is_applied_to_both_sides(tokenizer):
     hook = summarily.compute_metrics(tokenizer, postprocess=lambda text: "same")
     assert hook(EvalPrediction(np.array([[4]]), np.array([[6]])))["rouge1"] == 1.0
+
+
+def test_a_reward_may_be_another_score_of_its_metric():
+    recall = summarily.reward("rouge", key="rouge1_recall")
+    assert recall(["a cat"], references=["a cat sat down"]) == [0.5]
+    assert recall.__name__ == "rouge1_recall_reward"
+    assert pickle.loads(pickle.dumps(recall))(["a cat"], references=["a cat"]) == [1.0]
+    with pytest.raises(InputError, match="rouge has no score 'rouge1_recal'; did you mean 'rouge1_recall'"):
+        summarily.reward("rouge", key="rouge1_recal")
+
+
+def test_where_no_metric_is_named_recall_of_bertscore_comes_first(tokenizer, monkeypatch):
+    ids = np.array([[4, 5]])
+    found = summarily.compute_metrics(tokenizer)(EvalPrediction(ids, ids))
+    assert next(iter(found)) == "bertscore_recall" and {"bertscore", "rouge1"} < set(found)
+
+    def missing(self):
+        raise MissingRequirement("pip install them")
+
+    monkeypatch.setattr("summarily.metrics.bertscore.scorer.Bertscore.check", missing)
+    with pytest.warns(SummarilyWarning, match="bertscore is left out of the evaluation: pip install them"):
+        hook = summarily.compute_metrics(tokenizer)
+    assert list(hook.metrics) == ["rouge"]
+    with pytest.raises(MissingRequirement):
+        summarily.compute_metrics(tokenizer, metrics=["bertscore"])
+
+
+def test_the_reward_of_bertscore_is_f_which_length_does_not_raise():
+    longer = "The cat sat on the mat. A dog barked. Snow fell all night in the north. Trains stood still."
+    texts, reference = ["The cat sat on the mat.", longer], "The cat sat on the mat today."
+    score = summarily.metrics.load("bertscore").compute(texts, [reference] * 2)
+    rewards = summarily.reward("bertscore")(texts, references=[reference] * 2)
+    assert rewards == score.per_example["bertscore"] and rewards[0] > rewards[1]
+    assert str(score.main) == "bertscore_recall"

@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import json
-import os
 import pickle
 import random
-import subprocess
-import sys
 
 import evaluate
 import pytest
@@ -17,6 +14,7 @@ from summarily.metrics import METRICS, engine
 from summarily.metrics.base import Score
 from summarily.support import weights
 from summarily.support.errors import InputError
+from tests.launching import launch
 from tests.metrics.suite import CASES, corpus, forget, make, options_of, tolerance
 
 every_metric = pytest.mark.parametrize("name", CASES)
@@ -118,7 +116,7 @@ def test_evaluate_module_gives_the_same_by_compute_add_batch_and_add(name):
 
 
 @every_metric
-def test_reward_is_the_main_score_and_travels_to_other_processes(name):
+def test_reward_is_the_main_score_or_the_one_named_for_it_and_travels_to_other_processes(name):
     from summarily.metrics.hooks import reward
 
     predictions, references, sources = corpus()
@@ -126,7 +124,7 @@ def test_reward_is_the_main_score_and_travels_to_other_processes(name):
     function = pickle.loads(pickle.dumps(reward(name, **options_of(name))))
     values = function(predictions, references=references, sources=sources, unused_column=[1])
     assert all(type(value) is float for value in values)
-    assert close(name, values, score.per_example[score.main])
+    assert close(name, values, score.per_example[make(name).reward_key or score.main])
 
 
 @every_metric
@@ -178,30 +176,10 @@ def test_two_processes_print_the_numbers_of_one(tmp_path):
     for name in CASES:
         for option, value in options_of(name).items():
             arguments += ["--set", f"{name}.{option}={value}"]
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     alone, together = tmp_path / "alone.json", tmp_path / "together.json"
-    # Without a GPU, --multi_gpu is how accelerate starts several CPU processes; --cpu starts one.
-    launch = [sys.executable, "-m", "accelerate.commands.launch", "--multi_gpu", "--num_processes", "2"]
-    launch += [
-        "--num_machines",
-        "1",
-        "--mixed_precision",
-        "no",
-        "--dynamo_backend",
-        "no",
-        "--main_process_port",
-        "0",
-    ]
     assert main([*arguments, "--json", str(alone)]) == 0
-    run = subprocess.run(
-        [*launch, "-m", "summarily", *arguments, "--json", str(together)],
-        capture_output=True,
-        text=True,
-        env=environment,
-        timeout=1800,
-    )
-    assert run.returncode == 0, run.stderr
-    assert run.stdout.count("signatures") == 1, "the table is printed once"
+    printed = launch([*arguments, "--json", str(together)])
+    assert printed.count("signatures") == 1, "the table is printed once"
     assert "processes" not in json.loads(alone.read_text())["scores"]["rouge"]["cost"]
     assert json.loads(together.read_text())["scores"]["rouge"]["cost"]["processes"] == 2
     one, two = (json.loads(path.read_text())["scores"] for path in (alone, together))

@@ -207,3 +207,10 @@ def test_what_is_shared_cannot_be_changed():
     ):
         with pytest.raises(dataclasses.FrozenInstanceError):
             setattr(shared, name, None)
+
+
+def test_opposites_count_fully_unless_a_floor_is_asked_for():
+    one, other = Bag.of(torch.tensor([[1.0, 0.0]]), [1.0]), Bag.of(torch.tensor([[-1.0, 0.0]]), [1.0])
+    assert greedy_match([one], [other]) == [Match(-1.0, -1.0, -1.0)]
+    assert alignment(one, other, ["a"], ["b"]) == [Aligned("a", "b", -1.0, 1.0)]
+    assert alignment(one, other, ["a"], ["b"], -0.25) == [Aligned("a", "b", -0.25, 1.0)]

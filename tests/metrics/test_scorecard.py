@@ -595,7 +595,7 @@ def test_the_best_share_their_place_unless_the_difference_holds():
     close = [texts[0].replace("sat", "lay"), *texts[1:]]
     result = summarily.compare({"A": texts, "B": worse, "C": close}, texts, metrics="rouge")
     assert result.best("rouge") == result.best("rouge", "rouge2") == ["A", "C"]
-    assert "rouge: A ~ C > B" in result.table()
+    assert "rouge1: A ~ C > B" in result.table()
     two = summarily.compare({"A": texts, "B": worse}, texts, metrics="rouge")
     assert two.best("rouge") == two.best("rouge", "rougeL") == ["A"]
 
@@ -607,3 +607,29 @@ def test_all_metrics_take_options_of_some():
     assert chosen["rouge"].stemmer and len(chosen) > 1
     with pytest.raises(InputError, match="no metric 'rogue'"):
         load_all({"all": {}, "rogue": {}})
+
+
+def test_recall_stands_beside_f_in_every_table_and_leads_where_nobody_chose():
+    rows = summarily.load_sample()[:12]
+    references = [row["references"] for row in rows]
+    systems = {name: [row[name] for row in rows] for name in ("good", "mediocre", "broken")}
+    options = {"bertscore": {}, "rouge": {"split_sentences": True}}
+    result = summarily.compare(systems, references, metrics=options)
+    table = result.table(signatures=False)
+    assert max(map(len, table.splitlines())) <= 100
+    first = [line.split()[0] for line in table.splitlines() if line][2:6]
+    assert first == ["bertscore_recall", "bertscore", "rouge1", "rouge1_recall"]
+    assert "bertscore_recall: good > mediocre > broken" in table
+    assert result.best() == ["good"] == result.best("bertscore", "bertscore_recall")
+    assert result.pairs[0].key == "bertscore_recall"
+    html = result._repr_html_()
+    assert html.index("bertscore_recall") < html.index("rouge1_recall")
+    card = summarily.score(systems["good"], references, metrics=options, confidence=0.95)
+    lines = [line.split() for line in card.table(signatures=False).splitlines()]
+    assert max(map(len, card.table(signatures=False).splitlines())) <= 100
+    shown = [line[1] if line[0] in ("bertscore", "rouge") and "_" not in line[0] and line[1][0].isalpha() else line[0]
+             for line in lines[2:8]]  # fmt: skip
+    assert shown == [
+        "bertscore_recall", "bertscore", "bertscore_precision", "rouge1", "rouge1_recall", "rouge1_precision",
+    ]  # fmt: skip
+    assert float(card["bertscore"]) == card["bertscore"].mean["bertscore_recall"]

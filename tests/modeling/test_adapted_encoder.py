@@ -174,6 +174,16 @@ def test_a_checkpoint_without_its_adapters_is_refused(model, tmp_path):
         Scorer.from_pretrained(tmp_path)
 
 
+def test_without_a_checkpoint_adapters_are_new_ones(model):
+    """As transformers has it: from_pretrained(None) with a configuration makes a model that can learn."""
+    made = Scorer.from_pretrained(None, config=model.config, state_dict={})
+    layers = [module for module in made.modules() if isinstance(module, AdaptedLinear)]
+    assert layers
+    for layer in layers:
+        spread = float(layer.adapter_down.detach().std() * layer.in_features**0.5)
+        assert 0.5 < spread < 1.5 and (layer.adapter_up == 0).all()
+
+
 def test_gradient_checkpointing_keeps_the_gradients(model, batch):
     model = without_dropout(model)
     plain = gradients_of(model, batch)

@@ -8,7 +8,7 @@ from summarily.modeling import FAMILIES
 from tests.modeling.harness import CANNOT_APPLY, CASES, CHECKS, SUBJECTS, applies, reason
 
 # Seconds each: one of every kind; the others with `make slow`.
-EXPORTED = ("red", "relative", "cloze reader", "infersent")
+COMPILED = ("red", "relative", "pointer_generator", "cloze reader", "infersent")
 
 
 def _all():
@@ -18,7 +18,7 @@ def _all():
                 why = reason(name, subject)
                 # A check that comes to hold has to leave the table.
                 marks = [pytest.mark.xfail(reason=why, strict=True)] if why else []
-                if name == "torch_export" and subject.case.name not in EXPORTED:
+                if name in ("torch_export", "torch_compile") and subject.case.name not in COMPILED:
                     marks.append(pytest.mark.slow)
                 yield pytest.param(
                     name, subject, id=f"{subject.case.name}-{subject.name}-{name}", marks=marks

@@ -27,7 +27,7 @@ from summarily.metrics.explanations import (
     Words,
     WordsOf,
 )
-from summarily.spaces.explanations import explanation_html
+from summarily.metrics.pictures import explanation_html
 from summarily.spaces.scorecard import scoring
 from summarily.spaces.texts import Texts, pasted, uploaded
 from summarily.support.errors import InputError

@@ -109,7 +109,7 @@ def test_compare_prints_ranking_and_tests(tables, capsys):
 def test_the_sample_can_be_scored_and_compared(capsys):
     assert main(["score", "--sample", "--metrics", "rouge"]) == 0
     assert main(["compare", "--sample", "--metrics", "rouge", "--no-signatures"]) == 0
-    assert "rouge: good > mediocre > broken" in capsys.readouterr().out
+    assert "rouge1: good > mediocre > broken" in capsys.readouterr().out
 
 
 def test_metrics_are_listed_with_help_and_needs(capsys):

@@ -184,6 +184,15 @@ def test_chunks_hold_every_word_in_whole_sentences(tiny):
     assert joined == " ".join(tiny(chunk) for chunk in chunks)
 
 
+def test_what_fills_the_room_exactly_is_neither_too_long_nor_cut(tiny):
+    sentence = "the cat sat on a mat ."
+    two = f"{sentence} {sentence}"
+    assert tiny._length(two) == tiny._room(14) == 14
+    assert tiny._longer_than(14, [two, f"{two} the", sentence]) == [1]
+    assert tiny._chunks(f"{two} {two}", 14) == [two, two]
+    assert tiny._chunks(f"{two} {two}", 13) == [sentence] * 4
+
+
 def test_a_sentence_without_blanks_is_cut_too():
     """Nothing is dropped in silence, in languages without blanks either."""
     from summarily.modeling.training.recipe import TokenizerSection
@@ -217,7 +226,7 @@ def test_a_checkpoint_says_how_it_summarizes():
     assert (seen["max_length"], seen["num_beams"]) == (7, 2) and "prefix" not in seen
     seen.clear()
     t5("the cat sat", max_length=3, num_beams=1)
-    assert seen["max_new_tokens"] == 3 and seen["num_beams"] == 1 and "max_length" not in seen
+    assert seen["max_new_tokens"] == 3 and seen["num_beams"] == 1 and seen["max_length"] is None
     assert t5._room(20) == 20 - 1 - 2  # the end token and the prefix
 
 

@@ -1,7 +1,8 @@
 """Learning to rate a candidate beside its reference: BLEURT (Sellam et al. 2020).
 
-Two kinds of pairs teach it: those with what other metrics say (signals, brought to one scale so that none of them rules
-the loss), and those with what people say. A recipe that has ratings alone leaves a model that gives the score alone.
+Three kinds of pairs teach it: those with what other metrics say (signals, brought to one scale so that none of them rules
+the loss), those with what people say, and duels: two candidates of one reference, of which people found one better. A
+recipe that has people's labels alone leaves a model that gives the score alone.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from accelerate.utils import set_seed
 
 from summarily.modeling.bleurt.modeling_bleurt import UNKNOWN, BleurtForScoring
@@ -30,15 +32,21 @@ if TYPE_CHECKING:
 
 ENCODER = "minilm"
 ROWS_AT_ONCE = 32
+SHARPNESS = 10.0
+"""How many points of log-odds a difference of 1 between two scores is: scores of good and bad texts are about 1 apart."""
 
 
 class Rated(NamedTuple):
-    """A pair, the score and the signals it is to have, and whether it is held out (None: chance decides)."""
+    """A pair, the score and the signals it is to have, and whether it is held out (None: chance decides).
+
+    With `worse`, a duel: another candidate that is to have a lower score, in place of labels.
+    """
 
     reference: str
     candidate: str
     labels: list[float]
     held_out: bool | None = None
+    worse: str | None = None
 
 
 # --- pairs ------------------------------------------------------------------------------------------------
@@ -55,7 +63,10 @@ def read_pairs(source: PairSource, folder: Path, signals: Sequence[str]) -> list
     table = read_table(str(path))
     first, second = column(table, source.reference), column(table, source.candidate)
     held_out = [split == "validation" for split in column(table, source.split)] if source.split else None
-    if source.rating is not None:
+    labels: list[list[float]]
+    if source.worse is not None:
+        labels = [[] for _ in first]
+    elif source.rating is not None:
         scale = source.high - source.low
         scores = [(float(score) - source.low) / scale for score in column(table, source.rating)]
         labels = [[score] + [UNKNOWN] * len(signals) for score in scores]
@@ -64,8 +75,9 @@ def read_pairs(source: PairSource, folder: Path, signals: Sequence[str]) -> list
         values = np.array(list(zip(*(column(table, name) for name in signals), strict=True)))
         scaled = (values - values.mean(0)) / values.std(0)
         labels = [[UNKNOWN, *row] for row in scaled.tolist()]
+    worse: Sequence[Any] = column(table, source.worse) if source.worse else [None] * len(first)
     return [
-        Rated(*row, held_out[i] if held_out else None)
+        Rated(*row, held_out[i] if held_out else None, worse[i])
         for i, row in enumerate(zip(first, second, labels, strict=True))
     ]
 
@@ -104,8 +116,8 @@ def divide(
     cut = int(section.held_out * len(left_to_chance))
     learned = left_to_chance[cut:] + [pair for pair in pairs if pair.held_out is False]
     held_out = left_to_chance[:cut] + [pair for pair in pairs if pair.held_out]
-    learned += join_pairs(learned, section.joined, randomness)
-    held_out += join_pairs(held_out, int(section.held_out * section.joined), randomness)
+    for part, count in ((learned, section.joined), (held_out, int(section.held_out * section.joined))):
+        part += join_pairs([pair for pair in part if pair.worse is None], count, randomness)
     return learned, held_out
 
 
@@ -131,7 +143,7 @@ class RatingTask(Task):
             else PairTokenizer.from_pretrained(self.recipe.model.name)
         )
         folder, signals = data_folder(self.data, "."), self.model.config.signals or []
-        if not signals and not all(source.rating for source in section.pairs):
+        if not signals and not all(source.by_people for source in section.pairs):
             raise RecipeError(
                 "rating.pairs has a file without a rating, but model.config.signals names no signals."
             )
@@ -150,17 +162,20 @@ class RatingTask(Task):
         return collate_pairs(self.tokenizer, rows)
 
     def loss(self, model: torch.nn.Module, batch: dict[str, Any]) -> torch.Tensor:
-        """The squared error, summed over the labels that are known."""
-        return model(**batch).loss * (batch["labels"] != UNKNOWN).sum()
+        """The squared error, summed over the labels that are known, and the surprise at the outcome of each duel."""
+        given, duels = batch["labels"], batch["duels"]
+        texts = {key: value for key, value in batch.items() if key not in ("labels", "duels")}
+        error, surprise = _losses(model(**texts).logits, given, duels)
+        return error.sum() + surprise.sum()
 
     def evaluate(self, model: Any, split: str) -> Evaluation:
-        """The mean squared error of the known labels, and how their order is met on average; there is no test split."""
+        """See `agreement`; there is no test split."""
         if split == "test":
             return Evaluation()
         return Evaluation(agreement(model, self.splits[split], self.tokenizer))
 
     def save(self, model: BleurtForScoring, folder: Path) -> None:
-        if all(source.rating for source in self.recipe.rating.pairs):
+        if all(source.by_people for source in self.recipe.rating.pairs):
             model.keep_score_alone()
         model.save_pretrained(folder, stored_dtype=getattr(torch, self.recipe.hub.dtype))
         if model.config.encoder is None:  # otherwise the words are the encoder's
@@ -170,7 +185,7 @@ class RatingTask(Task):
         recipe = self.recipe
         name = recipe.hub.name or recipe.model.name.rstrip("/").split("/")[-1]
         files = card.file_names(source.file for source in recipe.rating.pairs)
-        people = all(source.rating for source in recipe.rating.pairs)
+        people = all(source.by_people for source in recipe.rating.pairs)
         meta = {"tags": ["bleurt", "summarily", *recipe.hub.tags]}
         return card.render(
             "rating",
@@ -205,48 +220,79 @@ def build_rater(recipe: Recipe) -> BleurtForScoring:
 
 
 def make_rows(tokenizer: PairTokenizer, pairs: Sequence[Rated], max_tokens: int) -> list[dict[str, Any]]:
-    """Token ids and labels of pairs, as the training loop takes them."""
-    first = tokenizer.encode([pair.reference for pair in pairs])
-    second = tokenizer.encode([pair.candidate for pair in pairs])
-    ids = [tokenizer.pair(*both, max_length=max_tokens) for both in zip(first, second, strict=True)]
-    return [
-        {"input_ids": one.input_ids, "token_type_ids": one.token_type_ids, "labels": pair.labels}
-        for one, pair in zip(ids, pairs, strict=True)
-    ]
+    """Token ids and labels of pairs, as the training loop takes them; a duel is one target."""
+    texts = [[pair.reference for pair in pairs], [pair.candidate for pair in pairs]]
+    first, second, third = (
+        tokenizer.encode(column) for column in (*texts, [pair.worse or "" for pair in pairs])
+    )
+    rows: list[dict[str, Any]] = []
+    for pair, reference, candidate, worse in zip(pairs, first, second, third, strict=True):
+        own = tokenizer.pair(reference, candidate, max_length=max_tokens)
+        if pair.worse is None:
+            rows.append(
+                {"input_ids": own.input_ids, "token_type_ids": own.token_type_ids, "labels": pair.labels}
+            )
+        else:
+            other = tokenizer.pair(reference, worse, max_length=max_tokens)
+            # The engine only counts the tokens of a row; `collate_pairs` has the two pairs themselves.
+            both = range(len(own.input_ids) + len(other.input_ids))
+            rows.append({"input_ids": both, "labels": [1.0], "duel": (own, other)})
+    return rows
 
 
 def collate_pairs(tokenizer: PairTokenizer, rows: Sequence[Mapping[str, Any]]) -> dict[str, torch.Tensor]:
-    """A padded batch with its labels."""
-    batch = tokenizer.pad_pairs([PairIds(row["input_ids"], row["token_type_ids"], False) for row in rows])
-    return {**batch, "labels": torch.tensor([row["labels"] for row in rows], dtype=torch.float32)}
+    """A padded batch: first the pairs that have labels, then those of duels.
+
+    `duels` are the places of the better and the worse pair of each [duels, 2].
+    """
+    labelled = [row for row in rows if "duel" not in row]
+    ids = [PairIds(row["input_ids"], row["token_type_ids"], False) for row in labelled]
+    ids += [pair for row in rows if "duel" in row for pair in row["duel"]]
+    labels = torch.tensor([row["labels"] for row in labelled], dtype=torch.float32)
+    duels = torch.arange(len(labelled), len(ids)).reshape(-1, 2)
+    return {**tokenizer.pad_pairs(ids), "labels": labels, "duels": duels}
+
+
+def _losses(
+    logits: torch.Tensor, labels: torch.Tensor, duels: torch.Tensor
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """The squared errors of the known labels, and the negative log-likelihood of each duel's outcome."""
+    known = labels != UNKNOWN
+    error = (logits[: len(labels)] - labels)[known] ** 2 if len(labels) else logits.new_zeros(0)
+    better, worse = logits[duels[:, 0], 0], logits[duels[:, 1], 0]
+    return error, F.softplus(-SHARPNESS * (better - worse).float())
 
 
 @torch.inference_mode()
 def agreement(
     model: BleurtForScoring, rows: Sequence[Mapping[str, Any]], tokenizer: PairTokenizer
 ) -> dict[str, float]:
-    """The mean squared error of the known labels, and Spearman's correlation with those that all rows have."""
+    """The mean loss of the targets; Spearman's correlation with labels that all rated rows have; percent of duels won."""
     from scipy.stats import ConstantInputWarning, spearmanr
 
     model.eval()
     order = sorted(range(len(rows)), key=lambda row: len(rows[row]["input_ids"]))
-    batches = [
-        [rows[row] for row in order[start : start + ROWS_AT_ONCE]]
-        for start in range(0, len(order), ROWS_AT_ONCE)
-    ]
-    outputs = torch.cat(
-        [model(**{**collate_pairs(tokenizer, batch), "labels": None}).logits for batch in batches]
-    )
-    labels = torch.tensor([row["labels"] for batch in batches for row in batch])
-    known = labels != UNKNOWN
-    columns = [index for index in range(labels.shape[1]) if known[:, index].all()]
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConstantInputWarning)  # NaN says it
-        orders = [
-            spearmanr(outputs[:, c].double().numpy(), labels[:, c].double().numpy()).statistic
-            for c in columns
-        ]
-    return {
-        LOSS: float(((outputs - labels)[known] ** 2).mean()),
-        "spearman": float(np.mean(orders)),
-    }
+    losses: list[torch.Tensor] = []
+    outputs: list[torch.Tensor] = []
+    given: list[torch.Tensor] = []
+    won: list[torch.Tensor] = []
+    for start in range(0, len(order), ROWS_AT_ONCE):
+        batch = collate_pairs(tokenizer, [rows[row] for row in order[start : start + ROWS_AT_ONCE]])
+        labels, duels = batch.pop("labels"), batch.pop("duels")
+        logits = model(**batch).logits
+        losses += [part.double() for part in _losses(logits, labels, duels)]
+        won.append(logits[duels[:, 0], 0] > logits[duels[:, 1], 0])
+        if len(labels):
+            outputs.append(logits[: len(labels)])
+            given.append(labels)
+    found: dict[str, float] = {LOSS: float(torch.cat(losses).mean())}
+    if outputs:
+        answers, known = torch.cat(outputs).double().numpy(), torch.cat(given).double().numpy()
+        columns = [index for index in range(known.shape[1]) if (known[:, index] != UNKNOWN).all()]
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ConstantInputWarning)  # NaN says it
+            orders = [spearmanr(answers[:, c], known[:, c]).statistic for c in columns]
+        found["spearman"] = float(np.mean(orders))
+    if len(duels_won := torch.cat(won)):
+        found["won"] = 100 * float(duels_won.double().mean())
+    return found

@@ -20,7 +20,7 @@ import torch
 from accelerate.utils import set_seed
 
 from summarily.modeling.training import card
-from summarily.modeling.training.cloze_corpus import Reading, load_or_make, read_corpus
+from summarily.modeling.training.cloze_corpus import COLLECTIONS, Reading, load_or_make, read_corpus
 from summarily.modeling.training.collators import pack, row_lengths
 from summarily.modeling.training.recipe import Recipe
 from summarily.modeling.training.task import Evaluation, Task
@@ -239,10 +239,12 @@ def accuracies(reader: Reader, readings: Sequence[Reading], tokens: int) -> dict
 
 
 def build_reader(recipe: Recipe, train: Sequence[Reading], folder: Path) -> Reader:
-    """The recipe's reader before training: words with their vectors, or a pinned encoder with new adapters."""
+    """The recipe's reader before training: one to go on from, words with their vectors, or an encoder with adapters."""
     import summarily.modeling as modeling
 
     options = dict(recipe.model.config)
+    if recipe.reading.start is not None:
+        return _started(recipe)
     if recipe.model.name == modeling.CrossReaderConfig.model_type:
         layers = options.pop("adapted_layers", None)
         if layers is not None:
@@ -279,6 +281,25 @@ def build_reader(recipe: Recipe, train: Sequence[Reading], folder: Path) -> Read
     return reader
 
 
+def _started(recipe: Recipe) -> Reader:
+    """The reader that the recipe goes on from."""
+    from transformers import AutoModel
+
+    from summarily.support.shipped import folder
+
+    if recipe.model.config:
+        raise RecipeError(
+            f"reading.start goes on from a reader as it is; take {next(iter(recipe.model.config))} out of model.config."
+        )
+    start = str(recipe.reading.start)
+    reader = AutoModel.from_pretrained(start if Path(start).is_dir() else folder(start))
+    if reader.config.model_type != recipe.model.name:
+        raise RecipeError(
+            f"reading.start={start!r} is a {reader.config.model_type}, but model.name is {recipe.model.name!r}."
+        )
+    return reader.float()
+
+
 # --- the task ---------------------------------------------------------------------------------------------
 
 
@@ -293,7 +314,10 @@ class ReadingTask(Task):
     def load(self) -> Reader:
         section = self.recipe.reading
         with self.accelerator.main_process_first():
-            path = load_or_make(section.questions, self.data)
+            collections = section.collections or COLLECTIONS
+            path = load_or_make(
+                section.questions, self.data, collections=collections, limits=section.articles
+            )
         train, dev, test = (list(read_corpus(path, split)) for split in ("train", "dev", "test"))
         self.readings = {
             "train": train,

@@ -47,7 +47,8 @@ class SummaryTask(Task):
         """Token ids of every split. A stream is encoded as it is read; its held-out splits are kept in memory."""
         recipe = self.recipe
         rows = {
-            name: encode(split, self.tokenizer, recipe.data) for name, split in self.corpus.splits.items()
+            name: encode(split, self.tokenizer, recipe.data, name)
+            for name, split in self.corpus.splits.items()
         }
         columns = ["input_ids", "labels", *(LOSS_ONLY if recipe.data.entities else ())]
         columns += [name for name in self.kept_texts if name in (rows["train"].column_names or ())]
@@ -130,6 +131,7 @@ class SummaryTask(Task):
             model.to(dtype=getattr(torch, recipe.hub.dtype)).save_pretrained(folder)  # type: ignore[call-arg]
         finally:
             model.to(dtype=before)  # type: ignore[call-arg]
+        declare_float32(folder / "config.json")
         self.tokenizer.save_pretrained(folder)
 
     # --- the card ---
@@ -203,6 +205,14 @@ class SummaryTask(Task):
         return card.front_matter(recipe, meta)
 
 
+def declare_float32(config: Path) -> None:
+    """Weights that are stored in half precision load in float32, unless a user asks for less: float16 overflows when a
+    model is trained further, and is slow on a CPU."""
+    values = json.loads(config.read_text(encoding="utf-8"))
+    values["dtype"] = "float32"
+    config.write_text(json.dumps(values, indent=2) + "\n", encoding="utf-8")
+
+
 def save_adapter(folder: Path, recipe: Any, model: PreTrainedModel) -> None:
     """The difference alone, as peft stores it, with the config of the whole and the name of what it differs from."""
     from peft import get_peft_model_state_dict
@@ -218,7 +228,7 @@ def save_adapter(folder: Path, recipe: Any, model: PreTrainedModel) -> None:
     (folder / "adapter_config.json").write_text(json.dumps(stored, indent=1, default=sorted) + "\n")
     whole = model.config.to_dict()
     whole.pop("_name_or_path", None)  # a folder of this machine; the adapter's config names the base
-    if whole["model_type"] == "t5" and not whole.get("scale_decoder_outputs", True):
+    if whole["model_type"].endswith("t5") and not whole.get("scale_decoder_outputs", True):
         # As its head is its own; transformers 5 writes true for every T5.
         whole["tie_word_embeddings"] = False
     if recipe.data.prefix:

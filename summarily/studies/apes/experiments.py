@@ -17,16 +17,17 @@ from summarily.metrics.base import make_examples, weighted_mean
 from summarily.metrics.meta_evaluation.correlation import coefficient, correlate
 from summarily.metrics.meta_evaluation.human import Judgements
 from summarily.metrics.resampling import mean_intervals
-from summarily.modeling.training.cloze_corpus import Reading, read_rows, split_of
-from summarily.studies.apes.truecasing import Truecaser
+from summarily.modeling.training.cloze_corpus import Reading, cnndm_article, read_rows, split_of
+from summarily.studies.baselines import KEYS, ROUGE
 from summarily.support.cloze.entities import Entities
 from summarily.support.cloze.marks import candidates
-from summarily.support.cloze.recognition import recogniser
+from summarily.support.cloze.recognition import Mention, recogniser
+from summarily.support.cloze.truecasing import Truecaser, restored
 from summarily.support.text import sentences
 
-ROUGE_KEYS = ("rouge1", "rouge2", "rougeL")
 LEVELS = ("pooled", "input", "system")
 _CHUNK = 200
+Span = tuple[int, int, str]
 
 
 class Document(NamedTuple):
@@ -68,6 +69,55 @@ def first_of_each(readings: Iterable[Reading], articles: int) -> list[Reading]:
     return [reading for collection in sorted(kept) for reading in kept[collection]]
 
 
+# --- which names are found ----------------------------------------------------------------------------------
+
+
+def entities_found(documents: Sequence[Document], judge: Any, recognise: Any) -> dict[str, dict[str, float]]:
+    """How many of the names that a better recogniser finds in references the metric finds, in several ways.
+
+    Recall: the share of the judge's mentions that a mention of ours touches; precision: of ours that one of the judge's
+    touches. Lower-cased: the same references in small letters, judged as before.
+
+    Args:
+        documents: articles with their references.
+        judge, recognise: recognisers, see `recognition.recogniser`.
+    """
+    references = [document.reference for document in documents]
+    small = [text.lower() for text in references]
+    right = [Entities(found).spans(text) for text, found in zip(references, judge(references), strict=True)]
+    in_sources = recognise([document.source for document in documents])
+
+    def measured(found: Iterable[Iterable[Mention]], texts: Sequence[str]) -> dict[str, float]:
+        spans = [Entities(names).spans(text) for names, text in zip(found, texts, strict=True)]
+        return {
+            "recall": _touched(right, spans),
+            "precision": _touched(spans, right),
+            "mentions": float(sum(map(len, spans))),
+        }
+
+    ways = {}
+    for name, texts in (("as written", references), ("lower-cased", small)):
+        own = recognise(texts)
+        both = [[*mine, *theirs] for mine, theirs in zip(own, in_sources, strict=True)]
+        cased = recognise([restored([text], [d.source])[0] for text, d in zip(texts, documents, strict=True)])
+        every = [[*mine, *theirs] for mine, theirs in zip(cased, in_sources, strict=True)]
+        ways[f"{name}, the reference alone"] = measured(own, texts)
+        ways[f"{name}, and names of the source"] = measured(both, texts)
+        if texts is small:
+            ways[f"{name}, and names and capitals of the source"] = measured(every, texts)
+    return ways
+
+
+def _touched(of: Sequence[Sequence[Span]], by: Sequence[Sequence[Span]]) -> float:
+    """Percent of spans that overlap one of the others, text by text."""
+    hits = [
+        any(start < b and a < end for a, b, _ in others)
+        for own, others in zip(of, by, strict=True)
+        for start, end, _ in own
+    ]
+    return 100 * sum(hits) / max(1, len(hits))
+
+
 # --- summaries of known quality -----------------------------------------------------------------------------
 
 
@@ -79,6 +129,13 @@ def held_out_documents(folder: Path, split: str = "test") -> list[Document]:
         for row in rows
         if split_of(row["article"]) == split
     ]
+
+
+def published_documents(folder: Path, split: str, number: int) -> list[Document]:
+    """The first articles of a split of CNN/DailyMail as it was published, "validation" or "test"."""
+    rows = itertools.islice(read_rows(folder / f"news/cnndm/{split}.jsonl.xz"), number)
+    found = (cnndm_article(row, split) for row in rows)
+    return [Document(article.passage, article.asked) for article in found]
 
 
 def judged_documents(judgements: Judgements) -> list[Document]:
@@ -145,7 +202,7 @@ def score_rows(
 
     references = [document.reference for document in documents]
     sources = [document.source for document in documents]
-    rouge = load("rouge")
+    rouge = load("rouge", **ROUGE)
     result: dict[str, Any] = {}
     for name, texts in rows.items():
         reads = apes.read(make_examples(list(texts), references, sources))
@@ -155,7 +212,7 @@ def score_rows(
             "entities": float(np.mean([read.mentions for read in reads])),
             "salient": float(np.mean([read.salient for read in reads])),
             "signature": str(apes.signature()),
-            **{key: 100 * scores[key] for key in ROUGE_KEYS if key in scores},
+            **{key: 100 * scores[key] for key in KEYS if key in scores},
         }
     return result
 
@@ -234,7 +291,7 @@ def rouge_by_references(judgements: Judgements) -> dict[str, dict[str, list[floa
     """ROUGE with the first n references, and with each reference alone: {"first 2": {"rouge1": [...]}, "only 3": ...}."""
     from summarily.metrics import load
 
-    rouge = load("rouge")
+    rouge = load("rouge", **ROUGE)
     most = min(map(len, judgements.references))
     found: dict[str, dict[str, list[float]]] = {}
     for n in range(most):
@@ -242,7 +299,7 @@ def rouge_by_references(judgements: Judgements) -> dict[str, dict[str, list[floa
             score = rouge.compute(
                 judgements.summaries, [references[cut] for references in judgements.references]
             )
-            found[name] = {key: score.per_example[key] for key in ROUGE_KEYS}
+            found[name] = {key: score.per_example[key] for key in KEYS}
     return found
 
 

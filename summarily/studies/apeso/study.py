@@ -7,6 +7,7 @@ on validation articles. All summaries of held-out articles are scored by APES an
 the references, and the references with their words shuffled.
 
     summarily study apeso --data FOLDER
+    summarily study apeso --data FOLDER --models baseline/hub apeso/hub    (of the recipes pointer_generator and apeso)
 """
 
 from __future__ import annotations
@@ -18,9 +19,9 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from summarily.studies import report
-from summarily.studies.apeso.report import ROUGE, document
+from summarily.studies.apeso.report import document
+from summarily.studies.baselines import KEYS, ROUGE, lead
 from summarily.studies.copying.learning_to_copy import RECIPE, STAGES, cell, scaled, train_start
-from summarily.studies.copying.news import first_sentences
 from summarily.studies.penalties import Point, Tuning
 from summarily.studies.runner import run_cells
 from summarily.support.inputs import read_json
@@ -143,7 +144,7 @@ def choose_penalties(
         model, tokenizer = load_run(folder, run)
         rows = encoded_rows(folder, "validation", tokenizer, overrides)
         search = {**SEARCH, "exclude_ids": [tokenizer.convert_tokens_to_ids(".")]}
-        metrics = {"rouge": {}, "apes": dict(apes or {})}
+        metrics = {"rouge": ROUGE, "apes": dict(apes or {})}
         tuning = Tuning(model, tokenizer, rows, folder / "tuning" / run, metrics, search, tokens=20_000)
         scores = tuning.run([Point(SEARCH["alpha"], beta, gamma) for beta in BETAS for gamma in gammas])
         worth = {point: means["apes"] + 100 * means["rouge1"] for point, means in scores.items()}
@@ -167,13 +168,41 @@ def load_run(folder: Path, run: str) -> tuple[Any, Any]:
     return AutoModelForSeq2SeqLM.from_pretrained(hub).eval(), AutoTokenizer.from_pretrained(hub)
 
 
+class Origin(NamedTuple):
+    """Where the texts of a study come from: a recipe with overrides, and the folder of its data."""
+
+    recipe: str
+    overrides: list[str]
+    data: str | None
+
+
+def origin(folder: Path) -> Origin:
+    """Of the small study its own files, or, for models that were given, CNN/DailyMail in its published split."""
+    given = folder / "origin.json"
+    return Origin(**read_json(given, dict)) if given.is_file() else Origin(RECIPE, [], str(folder / "data"))
+
+
+def keep_models(folder: Path, baseline: Path, apeso: Path, data: str | None, articles: int) -> None:
+    """Let the study be of trained models: they are copied to where its runs would be, and the texts are others."""
+    for run, place in ((BASELINE, baseline), (APESO, apeso)):
+        report.kept_copy(folder / run / "hub", place, "--models")
+    held_out = [
+        "data.files.train=news/cnndm/validation.jsonl.xz",  # none is learned from
+        "data.limits.train=1",
+        "data.limits.validation=100",
+        f"data.limits.test={articles}",
+    ]
+    report.kept(folder / "origin.json", Origin("apeso", held_out, data)._asdict)
+
+
 def encoded_rows(folder: Path, split: str, tokenizer: Any, overrides: Sequence[str] = ()) -> Any:
     """An encoded split, gold positions of entities included."""
     from summarily.modeling.training.corpora import encode, load_corpus
     from summarily.modeling.training.recipe import load_recipe
 
-    section = load_recipe(RECIPE, ["data.entities=true", *overrides]).data
-    return encode(load_corpus(section, folder / "data")[split], tokenizer, section)
+    place = origin(folder)
+    section = load_recipe(place.recipe, ["data.entities=true", *place.overrides, *overrides]).data
+    return encode(load_corpus(section, place.data)[split], tokenizer, section, split)
 
 
 def write_summaries(
@@ -197,6 +226,86 @@ def write_summaries(
 
         summaries[name] = report.kept(folder / "summaries" / f"{'-'.join(parts)}.json", texts)
     return summaries
+
+
+NEWS = {"news": False, "news, entity penalty": True}
+"""The shipped summarizer, without and with the entities that APESO's layer finds; its gamma is chosen like APESO's."""
+
+
+def write_news(
+    folder: Path, gamma: float, split: str, overrides: Sequence[str] = (), model: str = "news"
+) -> list[str]:
+    """Summaries of a split by a shipped summarizer, searched with the entity penalty of our APESO; kept."""
+
+    def texts() -> list[str]:
+        from summarily.modeling.generation.summarizer import Summarizer
+
+        rows = encoded_rows(folder, split, load_run(folder, APESO)[1], overrides)
+        return with_entities(Summarizer(model), *load_run(folder, APESO), list(rows["source"]), gamma)
+
+    return report.kept(folder / "summaries" / f"{Path(model).name}-{split}-gamma-{gamma:g}.json", texts)
+
+
+def with_entities(
+    summarizer: Any, apeso: Any, words: Any, sources: Sequence[str], gamma: float, batch_size: int = 8
+) -> list[str]:
+    """Summaries by any summarizer, for which an APESO finds the entities that the search is to attend to."""
+    import torch
+
+    from summarily.modeling.apeso.data_apeso import entity_scores
+    from summarily.modeling.generation.summary_beam_search import summary_beam_search
+
+    tokenizer, prefix, limit = summarizer.tokenizer, summarizer.prefix, summarizer.source_limit
+    search = {
+        name: SEARCH[name]
+        for name in ("num_beams", "min_new_tokens", "max_new_tokens", "alpha", "block_ngram")
+    }
+    found: list[str] = []
+    for start in range(0, len(sources), batch_size):
+        texts = list(sources[start : start + batch_size])
+        inputs = tokenizer(
+            [prefix + text for text in texts],
+            padding=True,
+            truncation=True,
+            max_length=limit,
+            return_tensors="pt",
+        )
+        entities = entity_scores(apeso, words, tokenizer, texts, prefix, limit) if gamma else None
+        with torch.no_grad():
+            ids = summarizer.model.generate(
+                **inputs,
+                custom_generate=summary_beam_search,
+                entity_scores=entities,
+                gamma=gamma,
+                stepwise=["entities"],
+                **search,
+            )
+        found += [text.strip() for text in tokenizer.batch_decode(ids, skip_special_tokens=True)]
+    return found
+
+
+def choose_news_gamma(
+    folder: Path, overrides: Sequence[str] = (), apes: Mapping[str, Any] | None = None, model: str = "news"
+) -> dict[str, Any]:
+    """The gamma of the shipped summarizer on validation articles, by the sum of APES and ROUGE-1 as for the others."""
+    from summarily.metrics.scorecard import score
+
+    def measure() -> list[dict[str, float]]:
+        rows = encoded_rows(folder, "validation", load_run(folder, APESO)[1], overrides)
+        metrics = {"rouge": ROUGE, "apes": dict(apes or {})}
+        points = []
+        for gamma in GAMMAS:
+            texts = write_news(folder, gamma, "validation", overrides, model)
+            card = score(
+                texts, list(rows["references"]), list(rows["source"]), metrics=metrics, progress=False
+            )
+            means = {"apes": card["apes"].mean["apes"], "rouge1": card["rouge"].mean["rouge1"]}
+            points.append({"beta": 0.0, "gamma": gamma, **means, "words": report.mean_words(texts)})
+        return points
+
+    points = report.kept(folder / "tuning" / f"{Path(model).name}.json", measure)
+    best = max(points, key=lambda point: (point["apes"] + 100 * point["rouge1"], -point["gamma"]))
+    return {"beta": 0.0, "gamma": best["gamma"], "points": points}
 
 
 def summarize(
@@ -287,7 +396,10 @@ def shuffled(text: str, seed: int) -> str:
 
 
 def score_study(
-    folder: Path, overrides: Sequence[str] = (), apes: Mapping[str, Any] | None = None
+    folder: Path,
+    overrides: Sequence[str] = (),
+    apes: Mapping[str, Any] | None = None,
+    news: str | None = None,
 ) -> dict[str, Any]:
     """Every system scored with intervals, and each APESO compared with the baseline by paired tests.
 
@@ -295,6 +407,7 @@ def score_study(
         folder: of the study, trained.
         overrides: as for the runs.
         apes: options of the metric, such as another reader.
+        news: a summarizer that is scored without and with the same entity penalty, such as "news".
     """
     from summarily.metrics.resampling import paired_test
     from summarily.metrics.scorecard import score
@@ -302,20 +415,29 @@ def score_study(
     from summarily.modeling.training.recipe import load_recipe
 
     penalties = choose_penalties(folder, overrides, apes)
-    rows = load_corpus(load_recipe(RECIPE, overrides).data, folder / "data")["test"]
+    place = origin(folder)
+    rows = load_corpus(load_recipe(place.recipe, [*place.overrides, *overrides]).data, place.data)["test"]
     sources, references = list(rows["source"]), list(rows["references"])
     gold = [texts[0] for texts in references]
     written = write_summaries(folder, penalties, overrides)
+    compared = list(COMPARED)
+    if news:
+        penalties["news"] = choose_news_gamma(folder, overrides, apes, news)
+        gammas = {name: penalties["news"]["gamma"] if penalised else 0.0 for name, penalised in NEWS.items()}
+        written |= {
+            name: write_news(folder, gamma, "test", overrides, news) for name, gamma in gammas.items()
+        }
+        compared.append(("news, entity penalty", "news"))
     length = round(report.mean_words(written["APESO"]))  # longer summaries answer more questions
     systems = {
         "source": sources,
         "gold summaries": gold,
         "shuffled gold summaries": [shuffled(text, seed) for seed, text in enumerate(gold)],
-        "lead 3": [first_sentences(text) for text in sources],
+        "lead 3": [lead(text) for text in sources],
         f"first {length} words": [" ".join(text.split()[:length]) for text in sources],
         **written,
     }
-    metrics = {"rouge": {}, "apes": dict(apes or {})}
+    metrics = {"rouge": ROUGE, "apes": dict(apes or {})}
     cards = {
         name: score(texts, references, sources, metrics=metrics, confidence=0.95, progress=False)
         for name, texts in systems.items()
@@ -327,11 +449,11 @@ def score_study(
         assert intervals is not None, "asked for above"
         low, high = intervals["apes"][:2]
         result["rows"][name] = {
-            **{key: means[key] for key in (*ROUGE, *APES)},
+            **{key: means[key] for key in (*KEYS, *APES)},
             "apes_interval": [low, high],
             "words": report.mean_words(systems[name]),
         }
-    for name, other in COMPARED:
+    for name, other in compared:
         tests = {
             key: paired_test(
                 cards[name][metric].per_example[key],
@@ -343,10 +465,13 @@ def score_study(
         result["tests"].append({"system": name, "other": other, **tests})
     result |= {"penalties": penalties, "entities": measure_entities(folder, overrides)}
     runs = [name + ending for ending in PHASES for name in ("baseline", "apeso")]
-    result["deltas"] = [load_run(folder, run)[0].config.delta for run in runs if run.startswith("apeso")]
+    finished = [run for run in (*STAGES, *runs) if (folder / run / "result.json").is_file()]
+    trained = [run for run in finished if run.startswith("apeso")]
+    result["deltas"] = [load_run(folder, run)[0].config.delta for run in trained]
+    result["parameters"] = load_run(folder, APESO)[0].num_parameters()
     result["questions"] = cards["baseline"]["apes"].counts["questions"]
     result["signatures"] = list(report.signatures(cards["baseline"]).values())
-    result["runs"] = {run: read_json(folder / run / "result.json") for run in (*STAGES, *runs)}
+    result["runs"] = {run: read_json(folder / run / "result.json") for run in finished}
     return result
 
 
@@ -358,13 +483,34 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--scale", type=float, default=1.0, help="multiplies the steps of every stage (default: %(default)s)"
     )
+    parser.add_argument(
+        "--models",
+        nargs=2,
+        metavar="FOLDER",
+        help="a trained pointer-generator and an APESO to score on CNN/DailyMail, in place of training small ones",
+    )
+    parser.add_argument(
+        "--articles", type=int, default=1000, help="of the test split, with --models (default: %(default)s)"
+    )
     parser.add_argument("--reader", help="of APES, in place of the light preset's")
+    parser.add_argument(
+        "--news",
+        default="news",
+        help="a summarizer to search with the same entity penalty (default: %(default)s)",
+    )
+    parser.add_argument("--no-news", dest="news", action="store_const", const=None, help="leave it out")
 
 
 def run(options: argparse.Namespace) -> int:
     """Run or go on with the study, then write `study.json` and `STUDY.md`."""
     folder = Path(options.output)
-    train(folder, options.data, tuple(options.set), options.jobs, options.scale)
-    study = score_study(folder, options.set, {"reader": options.reader} if options.reader else None)
+    if options.models:
+        baseline, apeso = map(Path, options.models)
+        keep_models(folder, baseline, apeso, options.data, options.articles)
+    else:
+        train(folder, options.data, tuple(options.set), options.jobs, options.scale)
+    study = score_study(
+        folder, options.set, {"reader": options.reader} if options.reader else None, options.news
+    )
     report.write(folder, study, document(study), name="STUDY.md")
     return 0

@@ -8,7 +8,6 @@ copy.)
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 from summarily.studies.copying.news import ALL_NEWS, LEADS, PASSAGES, SENTENCES, prepare_pairs
 from summarily.studies.runner import Cell, run_cells
@@ -48,7 +47,7 @@ GLANCE = ("data.limits.validation=200", "data.limits.test=16")
 
 def make_blank(folder: Path, data: Path, vectors: str = "glove-6b-50d") -> Path:
     """A new model with its tokenizer, whose words start at their GloVe vectors, unless it is there."""
-    from summarily.modeling.training.building import build_model
+    from summarily.modeling.training.building import build_model, load_vectors
     from summarily.modeling.training.corpora import load_corpus, texts
     from summarily.modeling.training.recipe import load_recipe
     from summarily.modeling.training.tokenizers import train_tokenizer
@@ -70,28 +69,6 @@ def make_blank(folder: Path, data: Path, vectors: str = "glove-6b-50d") -> Path:
 
     write_folder(folder, write)
     return folder
-
-
-def load_vectors(model: Any, tokenizer: Any, name: str) -> int:
-    """Put word vectors into a model's embeddings, words without one stay as they are; returns how many have one.
-
-    GloVe's are made as small as the embeddings of a new model, so that the LSTM is not saturated from the start.
-    """
-    import numpy as np
-    import torch
-
-    from summarily.support import vectors
-
-    table = vectors.load(name)
-    words = tokenizer.convert_ids_to_tokens(list(range(len(tokenizer))))
-    rows = np.array(table.find(word.lower() for word in words))
-    known = np.flatnonzero(rows >= 0)
-    values = torch.tensor(np.asarray(table.take(rows[known]), dtype=np.float32))
-    weight = model.get_input_embeddings().weight
-    with torch.no_grad():
-        weight[torch.from_numpy(known)] = values / values.std() * weight[3:].std()
-        weight[model.config.pad_token_id] = 0
-    return len(known)
 
 
 def scaled(steps: int, scale: float) -> int:

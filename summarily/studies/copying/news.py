@@ -136,18 +136,6 @@ def split_of_article(source: str) -> str:
     return "validation" if int(fingerprint(source)[8:16], 16) % 100 < VALIDATION else "train"
 
 
-def first_sentences(text: str, count: int = 3) -> str:
-    """The first sentences of a text.
-
-    Example:
-        >>> first_sentences("It rained. It snowed. It froze. It thawed.", 2)
-        'It rained. It snowed.'
-    """
-    from summarily.support.text import sentences
-
-    return " ".join(sentences(text)[:count])
-
-
 def prepare_pairs(folder: Path, data: str | None) -> None:
     """Write the files of pairs, unless they are there; highlights come with the openings that are learned."""
     from summarily.modeling.training.cloze_corpus import read_rows

@@ -1,75 +1,66 @@
-"""The thesis' experiments with LED and RED (its sections 6.2 and 7.2) at the scale of two CPU cores.
+"""What is length worth? The thesis' experiments with LED (its Tables 6.7 and E.1 to E.4) on papers of PubMed.
 
-Papers are summarized into their abstracts by models that all start from one small denoiser (a BART of 6 million
-parameters, trained first; recipe `denoiser`) and train on the same 200 documents for the same number of steps: BART
-and LED at equal length, LED by input length with beginning and random starts, LED by window, and RED against LED when
-neither has pretrained self-attention. All are scored with ROUGE, SMS and BERTScore beside two baselines that read
-nothing or next to nothing.
+All models are FLAN-T5-small with a low-rank difference (recipe `long`), trained on the same papers in the same order with
+two seeds: LED by input length with beginning and with random starts, LED by window, and LED against the dense T5 at equal
+length. What they are compared by is the test loss of a token, paired by paper, on all test papers; ROUGE of greedy
+summaries of some of them stands beside it, and so do baselines that read next to nothing.
 
     summarily study long --data FOLDER
+    summarily study long --data FOLDER --only led-512 led-4096 --model long
 """
 
 from __future__ import annotations
 
 import argparse
+import functools
+import json
+import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from statistics import fmean
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from summarily.studies import report
+from summarily.studies.baselines import KEYS, NAMES, rouge_of
 from summarily.studies.runner import Cell, predictions, results, run_cells
 from summarily.support.inputs import read_json
 
-RECIPE = "long_arxiv"
-METRICS = ("rouge", "sms", "bertscore")
-KEYS = ("rouge1", "rouge2", "rougeL", "sms", "bertscore")
-LEAD_WORDS = 130  # about as long as an abstract
+RECIPE = "long"
+SEEDS = (0, 1)
+CHOOSING = 100
+"""Validation papers on which the best sentences by position are chosen."""
 
 
 class Variant(NamedTuple):
-    """A model of the study: what its encoder is, what it reads, and the thesis' ROUGE-1/2/L of its counterpart."""
+    """A model of the study: what it reads and how, and the thesis' ROUGE-1/2/L of its counterpart."""
 
-    kind: str  # bart, led, or red
     length: int
-    window: int | None = None
+    window: int | None = 256  # None: the dense T5
     starts: str = "beginning"
-    attention: str = "copy"
-    layers: tuple[str, ...] = ()  # of RED: one type for each encoder layer, in turn
-    pretrained: bool = True  # starts from the denoiser; otherwise all weights are random
     thesis: str = ""
 
-    @property
-    def base(self) -> str:
-        """The name of the model it starts from."""
-        parts = [self.kind, str(self.length), *(["w" + str(self.window)] if self.window else [])]
-        ends = {"random": self.attention == "random", "scratch": not self.pretrained}
-        return "-".join([*parts, *self.layers, *(end for end, true in ends.items() if true)])
+    def overrides(self) -> tuple[str, ...]:
+        encoder = ("model.encoder=own", "model.config={dropout_rate = 0.0}")
+        if self.window is not None:
+            encoder = ("model.encoder=led", f"model.config.attention_window={self.window}")
+        return (*encoder, f"data.max_source_tokens={self.length}", f"data.starts={self.starts}")
 
 
-# Thesis: Tables 6.7, E.3 and E.4 (arXiv), E.1 and 6.8 (PubMed). Its lengths and windows are twice to four times ours.
 VARIANTS = {
-    "bart-512": Variant("bart", 512, thesis="44.4 / 16.6 / 38.9 (BART, 1024)"),
-    "led-512": Variant("led", 512, 128, thesis="43.9 / 16.5 / 38.8 (1024)"),
-    "led-1024": Variant("led", 1024, 128, thesis="44.8 / 17.3 / 39.7 (2048)"),
-    "led-2048": Variant("led", 2048, 128, thesis="45.1 / 17.4 / 39.9 (4096)"),
-    "led-4096": Variant("led", 4096, 128),
-    "led-512-random-starts": Variant("led", 512, 128, starts="random", thesis="39.5 / 12.6 / 35.1 (1024)"),
-    "led-1024-random-starts": Variant("led", 1024, 128, starts="random", thesis="43.1 / 15.5 / 38.0 (2048)"),
-    "led-2048-random-starts": Variant("led", 2048, 128, starts="random", thesis="43.6 / 16.0 / 38.4 (4096)"),
-    "led-1024-w32": Variant("led", 1024, 32, thesis="41.6 / 16.8 / 36.8 (PubMed, window 64)"),
-    "led-1024-w64": Variant("led", 1024, 64, thesis="42.3 / 17.2 / 37.5 (PubMed, window 128)"),
-    "led-1024-w256": Variant("led", 1024, 256, thesis="42.8 / 17.6 / 38.3 (PubMed, window 512)"),
-    "led-1024-random-attention": Variant(
-        "led", 1024, 128, attention="random", thesis="38.0 / 12.6 / 33.3 (PubMed)"
-    ),
-    "red-1024": Variant(
-        "red", 1024, layers=("lsh", "local"), attention="random", thesis="40.8 / 16.4 / 36.6 (PubMed)"
-    ),
-    "red-1024-local": Variant("red", 1024, layers=("local",), attention="random", thesis="below alternating"),
-    "red-1024-lsh": Variant("red", 1024, layers=("lsh",), attention="random", thesis="below alternating"),
-    "led-1024-from-scratch": Variant("led", 1024, 128, pretrained=False),
+    "t5-512": Variant(512, None, thesis="44.4 / 16.6 / 38.9 (BART, 1024, arXiv)"),
+    "t5-1024": Variant(1024, None),
+    "led-512": Variant(512, thesis="43.9 / 16.5 / 38.8 (1024, arXiv)"),
+    "led-1024": Variant(1024, thesis="44.8 / 17.3 / 39.7 (2048, arXiv)"),
+    "led-2048": Variant(2048, thesis="45.1 / 17.4 / 39.9 (4096, arXiv)"),
+    "led-4096": Variant(4096),
+    "led-512-random-starts": Variant(512, starts="random", thesis="39.5 / 12.6 / 35.1 (1024, arXiv)"),
+    "led-1024-random-starts": Variant(1024, starts="random", thesis="43.1 / 15.5 / 38.0 (2048, arXiv)"),
+    "led-2048-random-starts": Variant(2048, starts="random", thesis="43.6 / 16.0 / 38.4 (4096, arXiv)"),
+    "led-4096-random-starts": Variant(4096, starts="random"),
+    "led-1024-w32": Variant(1024, 32, thesis="41.6 / 16.8 / 36.8 (window 64)"),
+    "led-1024-w64": Variant(1024, 64, thesis="42.3 / 17.2 / 37.5 (window 128)"),
+    "led-1024-w128": Variant(1024, 128),
+    "led-1024-w512": Variant(1024, 512, thesis="42.8 / 17.6 / 38.3 (window 512)"),
 }
 
 
@@ -82,31 +73,29 @@ class Comparison(NamedTuple):
 
 
 GROUPS = {
-    "LED against BART at equal length": Comparison(
-        ("bart-512", "led-512"), "bart-512", "about equal, BART slightly ahead (Table 6.7)"
-    ),
     "By input length, beginning starts": Comparison(
         ("led-512", "led-1024", "led-2048", "led-4096"),
         "led-512",
-        "on arXiv, longer is a little better (Table E.3)",
+        "longer is a little better (Tables 6.7 and E.3)",
     ),
     "By input length, random starts": Comparison(
-        ("led-512-random-starts", "led-1024-random-starts", "led-2048-random-starts"),
+        tuple(f"led-{length}-random-starts" for length in (512, 1024, 2048, 4096)),
         "led-512-random-starts",
-        "longer is clearly better, and all are below beginning starts (Table E.4)",
+        "longer is clearly better (Table E.4)",
+    ),
+    "Random starts against beginning starts, 2048 tokens": Comparison(
+        ("led-2048", "led-2048-random-starts"), "led-2048", "random starts are worse (Tables E.3 and E.4)"
     ),
     "By window, 1024 tokens": Comparison(
-        ("led-1024-w32", "led-1024-w64", "led-1024", "led-1024-w256"),
-        "led-1024-w256",
+        ("led-1024-w32", "led-1024-w64", "led-1024-w128", "led-1024", "led-1024-w512"),
+        "led-1024-w512",
         "smaller windows lose 1% to 7% (Table E.1)",
     ),
-    "RED against LED, self-attention not pretrained": Comparison(
-        ("led-1024-random-attention", "red-1024", "red-1024-local", "red-1024-lsh", "led-1024"),
-        "led-1024-random-attention",
-        "RED with alternating layers is ahead, pretrained self-attention further still (Table 6.8)",
+    "LED against the dense T5, 512 tokens": Comparison(
+        ("t5-512", "led-512"), "t5-512", "about equal, dense attention slightly ahead (Table 6.7)"
     ),
-    "What the denoiser is worth": Comparison(
-        ("led-1024", "led-1024-from-scratch"), "led-1024-from-scratch", "not asked there"
+    "LED against the dense T5, 1024 tokens": Comparison(
+        ("t5-1024", "led-1024"), "t5-1024", "about equal, dense attention slightly ahead (Table 6.7)"
     ),
 }
 
@@ -114,433 +103,333 @@ GROUPS = {
 # --- training ---------------------------------------------------------------------------------------------
 
 
-# First on single sentences or two, where a decoder soon finds what it has to copy, then on pieces of every length.
-SHORT = (
-    "denoising.lengths=[32, 64]",
-    "schedule.kind=constant",
-    "training.max_steps=1000",
-    "training.evaluate_every=500",
-)
-
-
-def trained_denoiser(folder: Path, data: str | None) -> str:
-    """The BART that all start from, trained if it is not there yet."""
-    short, last = folder / "denoiser-short", folder / "denoiser"
-    go_on = (
-        f"model.name={short / 'hub'}",
-        "model.start=usual",
-        "model.config={}",
-        "tokenizer.kind=pretrained",
-    )
-    run_cells([Cell(short.name, "denoiser", SHORT)], folder, data)
-    run_cells([Cell(last.name, "denoiser", go_on)], folder, data)
-    return str(last / "hub")
-
-
-def make_base(variant: Variant, denoiser: str, folder: Path) -> Path:
-    """Write the model that a variant starts from, with its tokenizer, unless it is there."""
-    import torch
-    from transformers import AutoTokenizer, BartForConditionalGeneration
-
-    from summarily.modeling import LedForConditionalGeneration, RedForConditionalGeneration
-
-    def make() -> tuple[Any, Any]:
-        bart: Any = BartForConditionalGeneration.from_pretrained(denoiser, dtype="float32")
-        if not variant.pretrained:
-            torch.manual_seed(0)
-            bart = BartForConditionalGeneration(bart.config)
-        model = bart
-        if variant.kind == "led":
-            model = LedForConditionalGeneration.from_bart(
-                bart, max_length=variant.length, window=variant.window, attention=variant.attention
-            )
-        elif variant.kind == "red":
-            layers = [variant.layers[i % len(variant.layers)] for i in range(bart.config.encoder_layers)]
-            model = RedForConditionalGeneration.from_bart(
-                bart, max_length=variant.length, attention=variant.attention, attention_types=layers
-            )
-        return model, AutoTokenizer.from_pretrained(denoiser)
-
-    return report.kept_model(folder / "bases" / variant.base, make)
-
-
 def make_cells(
-    names: Sequence[str], denoiser: str, folder: Path, steps: int, overrides: Sequence[str] = ()
+    names: Sequence[str], papers: int, summaries: int, overrides: Sequence[str] = (), each: int = 4
 ) -> list[Cell]:
-    """One run per model: the same documents, order and number of steps."""
-    cells = []
-    for name in names:
-        variant = VARIANTS[name]
-        settings = (
-            f"model.name={make_base(variant, denoiser, folder)}",
-            f"data.max_source_tokens={variant.length}",
-            f"data.starts={variant.starts}",
-            f"training.max_steps={steps}",
-            f"training.evaluate_every={steps}",
-            f"hub.name=summarily-{name}",
-        )
-        cells.append(Cell(name, RECIPE, (*settings, *overrides)))
-    return cells
-
-
-# --- documents --------------------------------------------------------------------------------------------
-
-
-class Documents(NamedTuple):
-    """The test documents: ids, texts, abstracts, their lengths in tokens, and the abstracts to train on."""
-
-    ids: list[str]
-    sources: list[str]
-    references: list[str]
-    tokens: list[int]
-    training_targets: list[str]
-
-
-def load_documents(denoiser: str, data: str | None, overrides: Sequence[str]) -> Documents:
-    """The test documents of the recipe, as every cell has them."""
-    from transformers import AutoTokenizer
-
-    from summarily.modeling.training.corpora import load_corpus
-    from summarily.modeling.training.recipe import load_recipe
-
-    corpus = load_corpus(load_recipe(RECIPE, overrides).data, data)
-    test, tokenizer = corpus["test"], AutoTokenizer.from_pretrained(denoiser)
-    tokens = [len(tokenizer(text, add_special_tokens=False)["input_ids"]) for text in test["source"]]
-    return Documents(
-        list(test["id"]),
-        list(test["source"]),
-        list(test["target"]),
-        tokens,
-        list(corpus["train"]["target"]),
+    """A run for each model and seed: the same papers in the same order, whatever their length."""
+    steps = math.ceil(papers / each)
+    common = (
+        "data.also=[]",
+        f"data.limits.train={papers}",
+        f"batch.pool={each}",  # no sorting by length beyond a batch: that would change the order
+        f"training.max_steps={steps}",
+        f"training.evaluate_every={steps}",
+        f"evaluation.test_examples={summaries}",
+        "evaluation.tokens=20000",
+        "generation.num_beams=1",
+        "generation.length_penalty=1.0",
+        "training.tensorboard=false",
     )
-
-
-def normalised_starts(documents: Documents, length: int, special: int = 2, seed: int = 0) -> list[float]:
-    """The part of each document that a model of `length` tokens with random starts does not read before its start."""
-    from summarily.modeling.training.random_starts import random_start
-
     return [
-        random_start(tokens, length - special, example_id=name, seed=seed) / tokens
-        for name, tokens in zip(documents.ids, documents.tokens, strict=True)
+        Cell(
+            _cell_name(name, seed),
+            RECIPE,
+            (*common, *VARIANTS[name].overrides(), f"training.seed={seed}", *overrides),
+        )
+        for seed in SEEDS
+        for name in names
     ]
 
 
-def baselines(documents: Documents) -> dict[str, list[str]]:
-    """What costs nothing: the first words of the body, and the abstract of some other paper."""
-    count = len(documents.training_targets)
-    return {
-        f"first {LEAD_WORDS} words of the body": [
-            " ".join(text.split()[:LEAD_WORDS]) for text in documents.sources
-        ],
-        "abstract of another paper": [
-            documents.training_targets[i % count] for i in range(len(documents.sources))
-        ],
-    }
+def _cell_name(name: str, seed: int) -> str:
+    return f"{name}-seed-{seed}"
 
 
-def exchanged_loss(folder: Path, variant: Variant, data: str | None) -> dict[str, float]:
-    """The test loss of a finished cell, and that with every source exchanged for the next document's.
-
-    A model that reads its source finds the right one more useful. Stored beside the cell's result.
-    """
+def paper_losses(folder: Path, data: str | None) -> list[float]:
+    """The test loss of a token of each abstract, by a finished run; kept beside its result."""
     from accelerate import Accelerator
     from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
 
+    import summarily.modeling  # noqa: F401  our model types
     from summarily.modeling.training.collators import SummaryCollator
     from summarily.modeling.training.corpora import encode, load_corpus
-    from summarily.modeling.training.evaluation import token_loss
+    from summarily.modeling.training.evaluation import row_losses
     from summarily.modeling.training.recipe import Recipe
+    from summarily.support.shipped import merged, quiet_about_tying
 
-    def measure() -> dict[str, float]:
+    def measure() -> list[float]:
         recipe = Recipe.from_dict(read_json(folder / "recipe.json", dict))
-        tokenizer = AutoTokenizer.from_pretrained(folder / "hub")
-        model = AutoModelForSeq2SeqLM.from_pretrained(folder / "hub", dtype="float32")
-        rows = list(encode(load_corpus(recipe.data, data)["test"], tokenizer, recipe.data))
-        moved = [{**row, "input_ids": rows[i - 1]["input_ids"]} for i, row in enumerate(rows)]
+        place = merged(folder / "hub")
+        tokenizer = AutoTokenizer.from_pretrained(place)
+        with quiet_about_tying():
+            model = AutoModelForSeq2SeqLM.from_pretrained(place)
+        rows = encode(load_corpus(recipe.data, data)["test"], tokenizer, recipe.data, "test")
         collate = SummaryCollator(pad_token_id=tokenizer.pad_token_id)
-        accelerator = Accelerator(cpu=True)
-        return {
-            name: token_loss(model, some, collate, recipe.micro_tokens, accelerator)
-            for name, some in (("own", rows), ("exchanged", moved))
-        }
+        return row_losses(model, rows, collate, recipe.micro_tokens, Accelerator(cpu=True))
 
-    return report.kept(folder / "exchanged.json", measure)
+    return report.kept(folder / "losses.json", measure)
+
+
+# --- baselines --------------------------------------------------------------------------------------------
+
+
+class Papers(NamedTuple):
+    """Test papers with their abstracts, validation papers with theirs, and the abstracts that are learned from."""
+
+    sources: list[str]
+    references: list[str]
+    validation: list[tuple[str, str]]
+    training_targets: list[str]
+
+
+def load_papers(data: str | None, count: int, overrides: Sequence[str] = ()) -> Papers:
+    """The first `count` test papers, as every run has them."""
+    from summarily.modeling.training.corpora import load_corpus
+    from summarily.modeling.training.recipe import load_recipe
+
+    settings = (
+        "data.also=[]",
+        "data.prefix=",
+        f"data.limits.validation={CHOOSING}",
+        "data.limits.train=1000",
+    )
+    corpus = load_corpus(load_recipe(RECIPE, (*settings, *overrides)).data, data)
+    test = corpus["test"].select(range(min(count, len(corpus["test"]))))
+    held_out = corpus["validation"]
+    pairs = list(zip(held_out["source"], held_out["target"], strict=True))
+    return Papers(list(test["source"]), list(test["target"]), pairs, list(corpus["train"]["target"]))
+
+
+def position(source: str, first: int, last: int) -> str:
+    """So many of the first and of the last sentences, one a line.
+
+    Example:
+        >>> position("It rained. It poured. It stopped. Then it snowed.", 1, 1)
+        'It rained.\\nThen it snowed.'
+    """
+    from summarily.support.text import sentences
+
+    found = sentences(source)
+    return "\n".join([*found[:first], *found[max(first, len(found) - last) :]] if last else found[:first])
+
+
+def best_position(validation: Sequence[tuple[str, str]], count: int) -> tuple[int, int]:
+    """How many of the first and how many of the last sentences, `count` together, are the best summary of validation
+    papers, by ROUGE-1 and 2."""
+    choices = sorted({(count, 0), (0, count), (count - count // 2, count // 2)})
+
+    def worth(choice: tuple[int, int]) -> float:
+        texts = [position(source, *choice) for source, _ in validation]
+        means = rouge_of(texts, [target for _, target in validation]).mean
+        return means["rouge1"] + means["rouge2"]
+
+    return max(choices, key=worth)
+
+
+def baselines(papers: Papers, others: Sequence[str] = ("central", "news")) -> dict[str, list[str]]:
+    """What costs next to nothing, as long as the abstracts that are learned from; and `news`, which reads 512 tokens."""
+    import warnings
+
+    from summarily.modeling.generation.summarizer import Summarizer
+    from summarily.support.text import sentences
+
+    words = round(report.mean_words(papers.training_targets))
+    count = max(1, round(fmean(len(sentences(text)) for text in papers.training_targets)))
+    first, last = best_position(papers.validation, count)
+    found = {
+        f"first {words} words": [" ".join(text.split()[:words]) for text in papers.sources],
+        f"first {first} and last {last} sentences, the best by position": [
+            position(text, first, last) for text in papers.sources
+        ],
+        "abstract of another paper": [
+            papers.training_targets[place % len(papers.training_targets)]
+            for place in range(len(papers.sources))
+        ],
+    }
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # that `news` reads the beginning alone is what it is here for
+        if "central" in others:
+            title = f"{count} most central sentences"
+            found[title] = Summarizer("central")(papers.sources, sentences=count, progress=False)
+        if "news" in others:
+            found["news, on the first 512 tokens"] = Summarizer("news")(papers.sources, progress=False)
+    return found
 
 
 # --- scores -----------------------------------------------------------------------------------------------
 
 
-def score_study(names: Sequence[str], folder: Path, documents: Documents, data: str | None) -> dict[str, Any]:
-    """Every finished model and the baselines, scored with intervals, and the tests within each comparison."""
-    from summarily.metrics.scorecard import score
-
-    cells = [Cell(name, RECIPE) for name in names]
-    stored = results(cells, folder)
-    systems = baselines(documents)
-    for cell in cells:
-        if cell.name in stored:
-            systems[cell.name] = predictions(cell, folder)[0]
-    cards = {
-        name: score(texts, documents.references, metrics=list(METRICS), confidence=0.95)
-        for name, texts in systems.items()
-    }
-    rows = {}
-    for name, card in cards.items():
-        found: dict[str, Any] = report.scores_of(card, KEYS)
-        values = {key: column for scored in card.values() for key, column in scored.per_example.items()}
-        found["per_example"] = {key: list(map(float, values[key])) for key in KEYS}
-        found["words"] = report.mean_words(systems[name])
-        found["distinct"] = len(set(systems[name]))
-        if name in stored:
-            found |= {key: stored[name][key] for key in ("step", "minutes", "parameters")}
-            found["losses"] = exchanged_loss(folder / name, VARIANTS[name], data)
-        rows[name] = found
-    steps = sorted({row["step"] for row in rows.values() if "step" in row})
-    return {
-        "documents": len(documents.ids),
-        "steps": " or ".join(map(str, steps)),
-        "tokens": documents.tokens,
-        "rows": rows,
-        "tests": group_tests(rows),
-        "correlations": correlations(rows, documents),
-        "signatures": report.signatures(next(iter(cards.values()))),
-    }
-
-
-def group_tests(rows: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, float]]:
-    """For each comparison the p of ROUGE-1 against its base: paired permutation test, corrected by Holm."""
+def score_study(names: Sequence[str], folder: Path, data: str | None) -> dict[str, Any]:
+    """Of every model the losses of all test papers, means over the seeds, and the ROUGE of its summaries; and the tests
+    within each comparison."""
     from summarily.metrics.resampling import holm, paired_test
 
-    tests: dict[str, dict[str, float]] = {}
-    for title, (names, base, _) in GROUPS.items():
-        others = [name for name in names if name in rows and name != base] if base in rows else []
-        values = [
-            paired_test(
-                rows[name]["per_example"]["rouge1"], rows[base]["per_example"]["rouge1"]
-            ).p_permutation
-            for name in others
-        ]
-        tests[title] = dict(zip(others, holm(values), strict=True)) if others else {}
-    return tests
-
-
-def correlations(rows: Mapping[str, Mapping[str, Any]], documents: Documents) -> dict[str, dict[str, Any]]:
-    """Pearson's r, with its p, of each score with document length and, for random starts, with the start."""
-    from scipy.stats import pearsonr
-
-    found: dict[str, dict[str, Any]] = {}
-    for name in (name for name in rows if name in VARIANTS and VARIANTS[name].kind == "led"):
-        variant, scores = VARIANTS[name], rows[name]["per_example"]
-        against = {"document length": np.log(documents.tokens)}
-        if variant.starts == "random":
-            against["normalised start"] = np.asarray(normalised_starts(documents, variant.length))
-        found[name] = {
-            what: {key: [float(value) for value in pearsonr(x, scores[key])] for key in KEYS}
-            for what, x in against.items()
-            if np.ptp(x) > 0
+    cells = {name: [Cell(_cell_name(name, seed), RECIPE) for seed in SEEDS] for name in names}
+    rows: dict[str, Any] = {}
+    for name, runs in cells.items():
+        stored = results(runs, folder)
+        if len(stored) < len(runs):
+            continue
+        losses = [paper_losses(folder / run.name, data) for run in runs]
+        by_seed = [fmean(values) for values in losses]
+        rouge = [rouge_of(*predictions(run, folder)) for run in runs]
+        rows[name] = {
+            "losses": [fmean(pair) for pair in zip(*losses, strict=True)],
+            "by_seed": by_seed,
+            "rouge": {key: fmean(one.mean[key] for one in rouge) for key in KEYS},
+            "summaries": len(rouge[0].per_example["rouge1"]),
+            "minutes": sum(stored[run.name]["minutes"] for run in runs),
+            "steps": stored[runs[0].name]["step"],
+            "signature": str(rouge[0].signature),
         }
-    return found
+    tests: dict[str, Any] = {}
+    for title, (members, base, _) in GROUPS.items():
+        others = [name for name in members if name in rows and name != base] if base in rows else []
+        found = {name: paired_test(rows[name]["losses"], rows[base]["losses"]) for name in others}
+        p_values = holm([test.p_permutation for test in found.values()]) if found else []
+        tests[title] = {
+            name: {"difference": test.difference, "low": test.low, "high": test.high, "p": p}
+            for (name, test), p in zip(found.items(), p_values, strict=True)
+        }
+    return {"rows": rows, "tests": tests}
 
 
-# --- tables and plots -------------------------------------------------------------------------------------
+def score_model(model: str, papers: Papers, folder: Path) -> dict[str, Any]:
+    """A summarizer beside the baselines on the same papers: ROUGE with intervals, and what it has more than each."""
+    from summarily.metrics.resampling import mean_intervals
+    from summarily.modeling.generation.summarizer import Summarizer
+
+    def written() -> dict[str, list[str]]:
+        return {model: Summarizer(model)(papers.sources, batch_size=2, progress=None)}
+
+    systems = report.kept(folder / f"summaries of {Path(model).name}.json", written)
+    systems |= report.kept(folder / "baselines.json", functools.partial(baselines, papers))
+    scores = {name: rouge_of(texts, papers.references) for name, texts in systems.items()}
+    table = {
+        name: {"words": report.mean_words(systems[name]), **report.scores_of({"rouge": found}, KEYS)}
+        for name, found in scores.items()
+    }
+    for name in systems:
+        if name == model:
+            continue
+        gains = {
+            key: [
+                a - b
+                for a, b in zip(scores[model].per_example[key], scores[name].per_example[key], strict=True)
+            ]
+            for key in KEYS
+        }
+        limits = mean_intervals(gains)
+        table[name]["gain"] = {key: [fmean(gains[key]), *limits[key]] for key in KEYS}
+    return {
+        "name": model,
+        "table": table,
+        "papers": len(papers.sources),
+        "signature": str(scores[model].signature),
+    }
+
+
+# --- the document -----------------------------------------------------------------------------------------
 
 
 def markdown(study: Mapping[str, Any]) -> str:
-    """The document: the reading, a table for each comparison, and the correlations of section 7.2.3."""
-    lines = [*_INTRODUCTION.format(**study).splitlines(), "", *reading(study), ""]
-    lines += ["![Scores by length and window](by_length.png)", ""]
-    lines += ["![Scores by document length and start](by_document.png)", "", "## Tables", ""]
-    floor = [name for name in study["rows"] if name not in VARIANTS]
-    for number, (title, (names, base, _)) in enumerate(GROUPS.items()):
-        shown = [*(floor if not number else []), *(name for name in names if name in study["rows"])]
-        rows = [
-            _row(name, study["rows"][name], study["tests"][title].get(name), name == base) for name in shown
-        ]
-        lines += [f"### {title}", "", *report.table(_HEAD, rows), ""]
-    lines += ["### Score against document length and start, Pearson's r (p)", ""]
-    rows = [
-        [name, what, *(f"{values[key][0]:+.2f} ({values[key][1]:.2f})" for key in KEYS)]
-        for name, by_what in study["correlations"].items()
-        for what, values in by_what.items()
+    """The document: a summarizer beside the baselines, if one was scored, and a table for each comparison."""
+    lines = [
+        "# What is length worth?",
+        "",
+        "By `summarily study long --data FOLDER`, which trains, scores and writes all of this, and goes on where it was "
+        f"stopped. Papers of PubMed to their abstracts: FLAN-T5-small with a low-rank difference, {study['papers']:,} papers, "
+        f"the same in the same order for all, {len(SEEDS)} seeds. The loss is that of a token of the abstract in nats, the mean "
+        f"over {study['test_papers']:,} test papers and the seeds; differences are paired by paper, with 95% intervals, and p of "
+        "a permutation test corrected by Holm within a table. ROUGE is that of greedy summaries, as papers report it.",
+        "",
     ]
-    lines += report.table(["model", "against", *KEYS], rows)
-    return "\n".join([*lines, "", *(f"`{signature}`" for signature in study["signatures"].values())])
-
-
-_INTRODUCTION = """\
-# LED and RED on long documents, at the scale of one CPU core
-
-By `summarily study long --data FOLDER` (`make study-long`), which trains, scores and writes all of this. Papers of
-arXiv, body to abstract: models of 6 to 8 million parameters, all from the same small denoiser, all {steps} steps of two
-documents (200 papers, each read once), all summaries greedy; {documents} held-out papers, chosen by nothing but their place in the file. Parts before
-the first heading are cut off and papers that repeat their abstract left out, since both hold the answer. One seed.
-`p` is a paired permutation test of ROUGE-1 against the base of the comparison, corrected by Holm. "Source exchanged" is the test loss
-when every abstract is predicted from another paper's body: as high as the test loss, the model does not use its source.
-Minutes are those of a machine that was shared with other work.
-
-## What it says
-"""
-
-
-def reading(study: Mapping[str, Any]) -> list[str]:
-    """What each comparison shows, and whether that is what the thesis makes one expect; from the numbers alone."""
-    lines = []
-    for title, (names, base, expectation) in GROUPS.items():
-        tests = study["tests"][title]
-        found = {name: study["rows"][name]["scores"]["rouge1"] for name in names if name in study["rows"]}
-        if not tests:
+    if study.get("model"):
+        lines += [*_model_table(study["model"]), ""]
+    for title, (members, base, expectation) in GROUPS.items():
+        shown = [name for name in members if name in study["rows"]]
+        if len(shown) < 2 or base not in shown:
             continue
-        clear = [name for name, p in tests.items() if p < 0.05]
-        told = [f"{name} {100 * (found[name] - found[base]):+.1f}" for name in clear]
-        ours = (
-            f"against {base}, clearly different in ROUGE-1: {', '.join(told)}"
-            if clear
-            else "no clear difference"
-        )
-        spread = 100 * (max(found.values()) - min(found.values()))
-        lines.append(
-            f"- **{title}.** Thesis: {expectation}. Here: {ours} (ROUGE-1 from {100 * min(found.values()):.1f} to "
-            f"{100 * max(found.values()):.1f}, {spread:.1f} apart)."
-        )
-    trained = {name: row["losses"] for name, row in study["rows"].items() if "losses" in row}
-    gains = {name: losses["exchanged"] - losses["own"] for name, losses in trained.items()}
-    if gains:
-        best = max(gains, key=gains.__getitem__)
-        lines.append(
-            f"- **Do they read?** The right source lowers the loss of a target token by {min(gains.values()):.3f} to "
-            f"{gains[best]:.3f} nats ({best}), of {trained[best]['own']:.2f}."
-        )
-    floor = {name: row["scores"]["rouge1"] for name, row in study["rows"].items() if name not in VARIANTS}
-    top = max(trained, key=lambda name: study["rows"][name]["scores"]["rouge1"], default=None)
-    if top:
-        beside = " and ".join(f"{100 * score:.1f} by the {name}" for name, score in floor.items())
-        lines.append(
-            f"- **Against doing nothing.** The best model, {top}, has ROUGE-1 "
-            f"{100 * study['rows'][top]['scores']['rouge1']:.1f}, beside {beside}."
-        )
-    return lines
+        rows = [_row(name, study["rows"][name], study["tests"][title].get(name), base) for name in shown]
+        lines += [f"## {title}", "", f"Thesis: {expectation}.", "", *report.table(_HEAD, rows), ""]
+        lines += [reading(study["tests"][title], base), ""]
+    return "\n".join([*lines, *(f"`{signature}`" for signature in study["signatures"])])
 
 
 _HEAD = [
-    *(
-        "model",
-        "ROUGE-1",
-        "p",
-        "ROUGE-2",
-        "ROUGE-L",
-        "SMS",
-        "BERTScore",
-        "test loss",
-        "source exchanged",
-        "words",
-    ),
-    *("minutes", "thesis: ROUGE-1/2/L"),
+    "model",
+    "loss",
+    "less the base's",
+    "p",
+    "seeds",
+    *NAMES,
+    "summaries",
+    "minutes",
+    "thesis: ROUGE-1/2/L",
 ]
 
 
-def _row(name: str, row: Mapping[str, Any], p: float | None, base: bool) -> list[str]:
-    scores = row["scores"]
-    losses = row.get("losses")
+def _row(name: str, row: Mapping[str, Any], test: Mapping[str, float] | None, base: str) -> list[str]:
+    difference = "base" if name == base else ""
+    if test is not None:
+        difference = report.with_interval(test["difference"], (test["low"], test["high"]), "+.3f")
     return [
         name,
-        report.with_interval(scores["rouge1"], row["intervals"]["rouge1"], scale=100),
-        "base" if base else "" if p is None else f"{p:.3f}",
-        *(f"{100 * scores[key]:.1f}" for key in ("rouge2", "rougeL")),
-        f"{scores['sms']:.3f}",
-        f"{scores['bertscore']:.3f}",
-        *([f"{losses['own']:.3f}", f"{losses['exchanged']:.3f}"] if losses else ["", ""]),
-        f"{row['words']:.0f}",
-        f"{row['minutes']:.1f}" if "minutes" in row else "",
-        VARIANTS[name].thesis if name in VARIANTS else "",
+        f"{fmean(row['losses']):.3f}",
+        difference,
+        "" if test is None else f"{test['p']:.4f}",
+        ", ".join(f"{loss:.3f}" for loss in row["by_seed"]),
+        *(f"{100 * row['rouge'][key]:.1f}" for key in KEYS),
+        str(row["summaries"]),
+        f"{row['minutes']:.0f}",
+        VARIANTS[name].thesis,
     ]
 
 
-def plot_lengths(study: Mapping[str, Any], path: Path) -> None:
-    """Scores by model length for both starts and by window, with intervals, and loss beside them."""
-    groups = {
-        "beginning starts": ["led-512", "led-1024", "led-2048", "led-4096"],
-        "random starts": ["led-512-random-starts", "led-1024-random-starts", "led-2048-random-starts"],
-        "by window, 1024 tokens": ["led-1024-w32", "led-1024-w64", "led-1024", "led-1024-w256"],
-    }
-    shown = (("rouge1", "ROUGE-1"), ("sms", "SMS"), ("bertscore", "BERTScore"))
-    with report.picture(path, columns=4, figsize=(14, 3.4)) as axes:
-        for axis, (key, label) in zip(axes, (*shown, ("loss", "test loss")), strict=True):
-            for title, names in groups.items():
-                names = [name for name in names if name in study["rows"]]
-                if not names:
-                    continue
-                window = "window" in title
-                x = [VARIANTS[name].window if window else VARIANTS[name].length for name in names]
-                found = [study["rows"][name] for name in names]
-                if key == "loss":
-                    axis.plot(x, [row["losses"]["own"] for row in found], "o-", label=title)
-                    continue
-                y = np.array([row["scores"][key] for row in found])
-                errors = np.abs(np.array([row["intervals"][key] for row in found]).T - y)
-                axis.errorbar(x, y, errors, fmt="o-", capsize=3, label=title)
-            axis.set(xscale="log", xlabel="tokens read, or of the window", ylabel=label)
-            axis.set_xticks([32, 64, 128, 256, 512, 1024, 2048, 4096], labels=[])
-            axis.set_xticks([64, 256, 1024, 4096], labels=["64", "256", "1024", "4096"])
-        axes[0].legend(fontsize=7, frameon=False)
+def reading(tests: Mapping[str, Mapping[str, float]], base: str) -> str:
+    """What a table shows: which models are better and which are worse than its base beyond their intervals.
+
+    Example:
+        >>> reading({"led-4096": {"difference": -0.05, "low": -0.06, "high": -0.04}}, "led-512")
+        'Beyond their intervals, better than led-512: led-4096; worse: none.'
+    """
+    better = [name for name, test in tests.items() if test["high"] < 0]
+    worse = [name for name, test in tests.items() if test["low"] > 0]
+    said = [", ".join(names) or "none" for names in (better, worse)]
+    return f"Beyond their intervals, better than {base}: {said[0]}; worse: {said[1]}."
 
 
-def plot_documents(study: Mapping[str, Any], documents: Documents, path: Path) -> None:
-    """Figures 7.2 to 7.4 of the thesis: score against document length, and against the normalised start."""
-    lengths = [512, 1024, 2048]
-    with report.picture(path, 3, 3, figsize=(11, 8.5), sharey=True) as axes:
-        for column, length in enumerate(lengths):
-            panels = (
-                (f"led-{length}", "document length", "beginning starts"),
-                (f"led-{length}-random-starts", "document length", "random starts"),
-                (f"led-{length}-random-starts", "normalised start", "random starts"),
-            )
-            for axis, (name, what, title) in zip(axes[:, column], panels, strict=True):
-                if name not in study["rows"]:
-                    axis.set_axis_off()
-                    continue
-                x = documents.tokens if what == "document length" else normalised_starts(documents, length)
-                axis.plot(x, study["rows"][name]["per_example"]["rouge1"], ".", markersize=4)
-                values = study["correlations"][name].get(what, {})
-                r = {key: values[key][0] for key in ("rouge1", "sms", "bertscore") if key in values}
-                axis.set_title(f"LED-{length}, {title}", fontsize=9)
-                text = ", ".join(f"{key} {value:+.2f}" for key, value in r.items())
-                axis.text(0.02, 0.96, f"r: {text}", transform=axis.transAxes, fontsize=7, va="top")
-                unit = " (tokens)" if what == "document length" else ""
-                axis.set_xlabel(what + unit, fontsize=8)
-                if not unit:
-                    continue
-                axis.set_xscale("log")
-                axis.minorticks_off()
-                axis.set_xticks([2500, 5000, 10000, 20000], labels=["2500", "5000", "10000", "20000"])
-        for axis in axes[:, 0]:
-            axis.set_ylabel("ROUGE-1", fontsize=8)
+def _model_table(model: Mapping[str, Any]) -> list[str]:
+    rows = []
+    for name, row in model["table"].items():
+        scores = [report.with_interval(row["scores"][key], row["intervals"][key], scale=100) for key in KEYS]
+        gains = row.get("gain")
+        over = [
+            "" if gains is None else report.with_interval(gains[key][0], gains[key][1:], "+.1f", 100)
+            for key in KEYS[:2]
+        ]
+        rows.append([name, f"{row['words']:.0f}", *scores, *over])
+    head = ["summaries", "words", *NAMES, f"{model['name']} has more: ROUGE-1", "ROUGE-2"]
+    title = f"## `{model['name']}` beside baselines, {model['papers']} test papers"
+    return [title, "", *report.table(head, rows), "", f"`{model['signature']}`"]
 
 
 # --- command ----------------------------------------------------------------------------------------------
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--papers", type=int, default=1000, help="to learn from (default: %(default)s)")
     parser.add_argument(
-        "--denoiser", metavar="FOLDER", help="the BART that all start from (default: trained first)"
+        "--summaries", type=int, default=200, help="test papers that are summarized (default: %(default)s)"
     )
-    parser.add_argument("--steps", type=int, default=100, help="of every model (default: %(default)s)")
     parser.add_argument("--only", nargs="+", choices=list(VARIANTS), metavar="MODEL", help="train only these")
-    parser.add_argument("--no-scores", action="store_true", help="train, but leave scoring to another call")
+    parser.add_argument("--model", help="a summarizer to score beside the baselines, such as long")
+    parser.add_argument("--no-cells", action="store_true", help="score --model, and train nothing")
     report.add_arguments(parser, "runs/study-long", jobs=2, what="model")
 
 
 def run(options: argparse.Namespace) -> int:
-    """Run or go on with the study, then write `study.json`, `study.md` and the plots."""
+    """Run or go on with the study, then write `study.json` and `study.md`."""
     folder = Path(options.output)
-    denoiser = options.denoiser or trained_denoiser(folder, options.data)
-    names = options.only or list(VARIANTS)
-    cells = make_cells(names, denoiser, folder, options.steps, options.set)
-    run_cells(cells, folder, options.data, options.jobs)
-    if options.no_scores:
-        return 0
-    documents = load_documents(denoiser, options.data, options.set)
-    study = score_study(list(VARIANTS), folder, documents, options.data)
-    plot_lengths(study, folder / "by_length.png")
-    plot_documents(study, documents, folder / "by_document.png")
-    report.write(folder, study, markdown(study), "by_length.png", "by_document.png")
+    folder.mkdir(parents=True, exist_ok=True)
+    if not options.no_cells:
+        cells = make_cells(options.only or list(VARIANTS), options.papers, options.summaries, options.set)
+        run_cells(cells, folder, options.data, options.jobs)
+    study: dict[str, Any] = {"papers": options.papers, **score_study(list(VARIANTS), folder, options.data)}
+    if options.model:
+        papers = load_papers(options.data, options.summaries, options.set)
+        study["model"] = score_model(options.model, papers, folder)
+    study["test_papers"] = max((len(row["losses"]) for row in study["rows"].values()), default=0)
+    study["signatures"] = sorted({row["signature"] for row in study["rows"].values()})
+    report.write(folder, json.loads(json.dumps(study)), markdown(study))
     return 0

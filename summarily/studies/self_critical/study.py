@@ -1,4 +1,5 @@
-"""Learning from ROUGE-L, WMS, SMS and S+WMS: Table 4 of Clark et al. (2019) at the scale of two CPU cores.
+"""Learning from ROUGE-L, WMS, SMS, S+WMS, BERTScore recall and their mean: Table 4 of Clark et al. (2019) at the scale of
+two CPU cores.
 
 A pointer-generator learns with cross entropy to copy the first sentence of news, sometimes the first two: the start of
 every run. From there one run per reward goes on with the mixed loss, and one with cross entropy alone for as
@@ -18,33 +19,47 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from summarily.studies import report
+from summarily.studies.baselines import ROUGE, lead
 from summarily.studies.copying.learning_to_copy import GLANCE, cell, scaled, train_start
-from summarily.studies.copying.news import first_sentences, prepare_pairs
+from summarily.studies.copying.news import prepare_pairs
 from summarily.studies.runner import Cell, run_cells
 from summarily.support.errors import InputError
 from summarily.support.inputs import read_json
 
 
 class Reward(NamedTuple):
-    """A reward: the metric with its options, and the score it raises."""
+    """A reward: the metric with its options, and the score it raises; or the mean of others, each with its factor."""
 
     title: str
-    metric: str
-    score: str
+    metric: str = ""
+    score: str = ""
     options: Mapping[str, Any] = {}
+    parts: tuple[str, ...] = ()
 
 
 REWARDS = {
-    "rouge_l": Reward("ROUGE-L", "rouge", "rougeL", {"types": ["rougeL"]}),
+    "rouge_l": Reward("ROUGE-L", "rouge", "rougeLsum", {**ROUGE, "types": ["rougeLsum"]}),
     "wms": Reward("WMS", "wms", "wms"),
     "sms": Reward("SMS", "sms", "sms"),
     "s_wms": Reward("S+WMS", "s_wms", "s_wms"),
+    "bertscore_recall": Reward(
+        "BERTScore recall", "bertscore", "bertscore_recall", {"key": "bertscore_recall"}
+    ),
+    "mean": Reward("their mean", parts=("rouge_l", "wms", "sms", "s_wms", "bertscore_recall")),
 }
 START, CONTROL, OPPOSITE = "start", "cross_entropy", "minus_rouge_l"
-METRICS = ("rouge", "wms", "sms", "s_wms")
-COLUMNS = {"rouge1": "R-1", "rouge2": "R-2", "rougeL": "R-L", "wms": "WMS", "sms": "SMS", "s_wms": "S+WMS"}
+METRICS: dict[str, dict[str, Any]] = {"rouge": ROUGE, "wms": {}, "sms": {}, "s_wms": {}, "bertscore": {}}
+COLUMNS = {
+    "rouge1": "R-1",
+    "rouge2": "R-2",
+    "rougeLsum": "R-Lsum",
+    "wms": "WMS",
+    "sms": "SMS",
+    "s_wms": "S+WMS",
+    "bertscore_recall": "BERTScore recall",
+}
 PAPER = {
-    # ROUGE-1, 2, L, WMS, SMS, S+WMS in Table 4
+    # ROUGE-1, 2, L (Lsum), WMS, SMS, S+WMS in Table 4
     START: (36.95, 15.56, 34.00, 13.02, 90.05, 32.15),
     "rouge_l": (37.46, 16.10, 34.39, 13.07, 86.48, 31.87),
     "wms": (38.17, 16.52, 34.97, 14.52, 95.68, 34.77),
@@ -70,9 +85,9 @@ STAGES = {
         ("data.learned=shorter_opening", "schedule.learning_rate=5e-4", "schedule.warmup_steps=10", *_READ),
     ),
 }
-GAMMA, TEMPERATURE = 0.999, 0.7
-"""The weight of rewards, and the temperature of samples: at 1 those of so small a model are far worse than its greedy
-summaries, and teach little."""
+GAMMAS, TEMPERATURE = (0.97, 0.999), 0.7
+"""The weight of rewards, from the first to the last step (the paper's starts at 0.97 and rises; how far is not said), and
+the temperature of samples: at 1 those of so small a model are far worse than its greedy summaries, and teach little."""
 
 
 def train(
@@ -96,27 +111,10 @@ def train(
             run_cells([stage], folder, str(folder / "data"), jobs)
             model = folder / name / "hub"
         start = model
-    keep_start(start, folder / START / "hub")
+    report.kept_copy(folder / START / "hub", start, "--start")
     factors = measure_factors(folder, overrides)
     cells = make_cells(folder / START / "hub", factors, steps, rate, overrides)
     run_cells(cells, folder, str(folder / "data"), jobs)
-
-
-def keep_start(start: Path, place: Path) -> None:
-    """Copy the model that all runs start from, unless it is there; refuse another one in the folder of a study."""
-    import shutil
-
-    from summarily.support.files import is_complete, write_folder
-
-    weights = start / "model.safetensors"
-    if not weights.is_file():
-        raise InputError(f"{start} has no model.safetensors; give the folder of a trained model by --start.")
-    if not is_complete(place):
-        write_folder(place, lambda partial: shutil.copytree(start, partial, dirs_exist_ok=True))
-    elif weights.read_bytes() != (place / "model.safetensors").read_bytes():
-        raise InputError(
-            f"{place.parent.parent} began with another start than {start}; choose another folder by --output."
-        )
 
 
 def measure_factors(folder: Path, overrides: Sequence[str] = (), articles: int = 64) -> dict[str, float]:
@@ -137,6 +135,8 @@ def measure_factors(folder: Path, overrides: Sequence[str] = (), articles: int =
         )
         sizes = {}
         for name, kind in REWARDS.items():
+            if kind.parts:
+                continue
             worth = reward(kind.metric, **kind.options)
             pairs = zip(worth(sampled, references), worth(greedy, references), strict=True)
             sizes[name] = sum(abs(one - other) for one, other in pairs) / len(references)
@@ -164,17 +164,24 @@ def make_cells(
     # With the sign turned, a reward must not be raised; otherwise it would not be the reward that was learned.
     signs = {**{name: (name, 1) for name in REWARDS}, OPPOSITE: ("rouge_l", -1)}
     for name, (kind, sign) in signs.items():
-        reward = REWARDS[kind]
+        parts = {part: REWARDS[part] for part in REWARDS[kind].parts or (kind,)}
+        weights = [round(sign * factors[part] / len(parts), 4) for part in parts]
+        options = {part.metric: part.options for part in parts.values() if part.options}
+        # The highest reward on held-out data, as in the paper; a mean has no score of its own, so its last step is kept.
+        chosen = [f"evaluation.select={part.score}" for part in parts.values()]
+        if len(parts) > 1:
+            chosen = ["evaluation.select=loss", f"training.evaluate_every={steps}"]
         own = (
-            f'self_critical.rewards=["{reward.metric}"]',
-            f"self_critical.reward_weights=[{sign * factors[kind]}]",
-            f"self_critical.reward_options={_inline({reward.metric: reward.options})}",
+            f"self_critical.rewards={_inline([part.metric for part in parts.values()])}",
+            f"self_critical.reward_weights={weights}",
+            f"self_critical.reward_options={_inline(options)}",
+            'self_critical.loss_reduction="sum"',
             "self_critical.max_summary_tokens=60",
-            f"self_critical.rl_gamma={GAMMA}",
-            f"self_critical.rl_gamma_end={GAMMA}",
+            f"self_critical.rl_gamma={GAMMAS[0]}",
+            f"self_critical.rl_gamma_end={GAMMAS[1]}",
             f"self_critical.sample_temperature={TEMPERATURE}",
-            f'evaluation.metrics=["{reward.metric}"]',
-            f"evaluation.select={reward.score}",  # the highest reward on held-out data, as in the paper
+            f"evaluation.metrics={_inline(list(dict.fromkeys(part.metric for part in parts.values())))}",
+            *chosen,
         )
         cells.append(cell(name, start, steps, *common, *own, recipe=RECIPE))
     return cells
@@ -219,7 +226,7 @@ def _write(
     tokenizer = AutoTokenizer.from_pretrained(folder / name / "hub")
     model = AutoModelForSeq2SeqLM.from_pretrained(folder / name / "hub")
     rows = _rows(folder, split, overrides)
-    rows = encode(rows.select(range(min(limit or len(rows), len(rows)))), tokenizer, recipe.data)
+    rows = encode(rows.select(range(min(limit or len(rows), len(rows)))), tokenizer, recipe.data, split)
     collate, accelerator = SummaryCollator(tokenizer.pad_token_id), Accelerator(cpu=True)
     section, tokens = recipe.evaluation, recipe.micro_tokens
     texts = summarize(model, tokenizer, rows, collate, section, tokens, accelerator, search)
@@ -234,19 +241,22 @@ def _rows(folder: Path, split: str, overrides: Sequence[str]) -> Any:
 
 
 def score_study(
-    summaries: Mapping[str, Sequence[str]], references: Sequence[Any], sources: Sequence[str]
+    summaries: Mapping[str, Sequence[str]],
+    references: Sequence[Any],
+    sources: Sequence[str],
+    factors: Mapping[str, float],
 ) -> dict[str, Any]:
     """Every run and the first three sentences of the source by every metric; each run against the start.
 
-    The four tests of a run on its own reward are corrected by Holm; those against cross entropy alone, for as
+    The tests of the runs on their own rewards are corrected by Holm; those against cross entropy alone, for as
     many steps, stand beside them.
     """
     from summarily.metrics.resampling import holm, paired_test
     from summarily.metrics.scorecard import score
 
-    systems = {"lead 3": [first_sentences(text) for text in sources], **summaries}
+    systems = {"lead 3": [lead(text) for text in sources], **summaries}
     cards = {
-        name: score(list(texts), references, metrics=list(METRICS), progress=False)
+        name: score(list(texts), references, metrics=METRICS, progress=False)
         for name, texts in systems.items()
     }
     values = {
@@ -258,7 +268,7 @@ def score_study(
         }
         for name, card in cards.items()
     }
-    rows = {
+    rows: dict[str, dict[str, Any]] = {
         name: {
             "scores": {key: sum(column[key]) / len(column[key]) for key in COLUMNS},
             "words": report.mean_words(systems[name]),
@@ -266,11 +276,15 @@ def score_study(
         }
         for name, column in values.items()
     }
-    tests = {}
+    tests: dict[tuple[str, str], Any] = {}
+    falls: dict[tuple[str, str], dict[str, Any]] = {}
     for name, reward in REWARDS.items():
-        own = values[name][reward.score]
         for other in (START, CONTROL):
-            tests[name, other] = paired_test(own, values[other][reward.score])
+            mine, theirs = (_worth(values[one], reward, factors) for one in (name, other))
+            tests[name, other] = paired_test(mine, theirs)
+            falls[name, other] = {
+                key: paired_test(values[name][key], values[other][key])._asdict() for key in COLUMNS
+            }
     corrected: dict[tuple[str, str], float] = {}
     for other in (START, CONTROL):
         p_values = holm([tests[name, other].p_permutation for name in REWARDS])
@@ -286,7 +300,19 @@ def score_study(
             "high": test.high,
             "p": corrected[name, other],
         }
+    for (name, other), found in falls.items():
+        rows[name][f"against_{other}"]["all"] = found
     return {"rows": rows, "signatures": list(report.signatures(next(iter(cards.values()))).values())}
+
+
+def _worth(
+    values: Mapping[str, Sequence[float]], reward: Reward, factors: Mapping[str, float]
+) -> list[float]:
+    """What a run was rewarded with, of each summary."""
+    if not reward.parts:
+        return list(values[reward.score])
+    columns = [[factors[part] * value for value in values[REWARDS[part].score]] for part in reward.parts]
+    return [sum(row) / len(row) for row in zip(*columns, strict=True)]
 
 
 def step_times(folder: Path) -> dict[str, dict[str, float]]:
@@ -350,7 +376,7 @@ def markdown(study: Mapping[str, Any]) -> str:
         "tokens; rewards and scores are against the highlights, and what cross entropy goes on to learn are as many of the "
         "first sentences as agree best with them. All runs see the same batches of about 30 articles. Of each run the best of "
         "four evaluations is kept: by its own reward on validation articles, or by cross entropy where there is none. Rewards "
-        f"have the weight {GAMMA:g} in the mixed loss, and summaries are sampled at a temperature of {TEMPERATURE:g}. What "
+        f"have the weight {GAMMAS[0]:g} in the mixed loss, which rises to {GAMMAS[1]:g}, and summaries are sampled at a temperature of {TEMPERATURE:g}. What "
         "rewards are multiplied by was measured on training articles.",
         "",
         "How we came to this set-up: from models that had learned highlights, or sentences from all over the article, runs of "
@@ -362,7 +388,7 @@ def markdown(study: Mapping[str, Any]) -> str:
         "",
         f"All scores are of {study['examples']} held-out articles, times 100; in brackets the paper's, of a larger model on "
         "all of CNN/DailyMail with other word vectors. Tests are of each run on its own reward: mean of the differences, 95% "
-        "interval, two-sided paired permutation test corrected by Holm over the four rewards. Their last line is a "
+        "interval, two-sided paired permutation test corrected by Holm over the rewards. Their last line is a "
         "control with the sign of its reward turned, whose best evaluation was chosen by ROUGE-L all the same.",
         "",
     ]
@@ -376,7 +402,8 @@ def _search_tables(beams: int, rows: Mapping[str, Any]) -> list[str]:
     greedy = "Greedy summaries: what rewards are given to, and what the best evaluation was chosen by"
     scores = []
     for name, row in rows.items():
-        theirs = PAPER.get(name, (None,) * len(COLUMNS))
+        known = PAPER.get(name, ())
+        theirs = [*known, *[None] * (len(COLUMNS) - len(known))]
         cells = [
             f"{100 * row['scores'][key]:.2f}" + ("" if paper is None else f" ({paper:.2f})")
             for key, paper in zip(COLUMNS, theirs, strict=True)
@@ -399,7 +426,21 @@ def _search_tables(beams: int, rows: Mapping[str, Any]) -> list[str]:
         *report.table(["training", *COLUMNS.values(), "words"], scores),
         "",
         *report.table(["reward", "over the start", "p", "over cross entropy, continued", "p"], tests),
+        "",
+        "What each reward does to all metrics, over cross entropy, continued (Table 5's shape); in bold what falls by more "
+        "than its 95% interval:",
+        "",
+        *report.table(
+            ["reward", *COLUMNS.values()],
+            [[REWARDS[name].title, *_changes(rows[name][f"against_{CONTROL}"]["all"])] for name in REWARDS],
+        ),
     ]
+
+
+def _changes(tests: Mapping[str, Any]) -> list[str]:
+    """Of each metric the difference; one that falls for certain is bold."""
+    cells = {key: f"{100 * test['difference']:+.2f}" for key, test in tests.items()}
+    return [f"**{cell}**" if tests[key]["high"] < 0 else cell for key, cell in cells.items()]
 
 
 def _learning_table(study: Mapping[str, Any]) -> list[str]:
@@ -413,7 +454,7 @@ def _learning_table(study: Mapping[str, Any]) -> list[str]:
     }
     rows = [
         [
-            f"{REWARDS[name].title} ({study['factors'][name]:g})",
+            REWARDS[name].title + (f" ({study['factors'][name]:g})" if name in study["factors"] else ""),
             *(f"{values[key][0]:.3f} to {values[key][1]:.3f}" for key in names),
         ]
         for name, values in study["learning"].items()
@@ -481,7 +522,10 @@ def run(options: argparse.Namespace) -> int:
     rows = _rows(folder, "test", options.set)
     searches = {
         str(beams): score_study(
-            write_summaries(folder, beams, options.set), list(rows["references"]), list(rows["source"])
+            write_summaries(folder, beams, options.set),
+            list(rows["references"]),
+            list(rows["source"]),
+            measure_factors(folder, options.set),
         )
         for beams in options.beams
     }

@@ -24,8 +24,9 @@ from typing import Any, NamedTuple
 from summarily.support.cloze.entities import GIVEN, Entities, replace_spans, without_ids
 from summarily.support.cloze.marks import ENTITY, PLACEHOLDER
 from summarily.support.cloze.recognition import Mention
+from summarily.support.cloze.truecasing import restored
 from summarily.support.errors import InputError
-from summarily.support.text import sentence_spans
+from summarily.support.text import sentences_of
 
 
 class Question(NamedTuple):
@@ -74,7 +75,8 @@ def make_cloze(
         references: the summary or summaries that are asked about; or the contents of CNN/DailyMail `.question`
             files, whose questions are taken as they are.
         names: the entities, if they are known; by default those found in the source and the references.
-        source: the text they summarize: its entities are possible answers too, and give full names to surnames.
+        source: the text they summarize: its entities are possible answers too, and give full names to surnames; a
+            reference without any capital is read with those of the source.
         recognise: what finds the names in a list of texts; by default `recognition.recogniser()`.
 
     Example:
@@ -97,6 +99,7 @@ def make_cloze(
             from summarily.support.cloze.recognition import recogniser
 
             recognise = recogniser()
+        texts = restored(texts, texts)
         mentions = [mention for found in (recognise(texts) if texts else []) for mention in found]
     for given in ready:
         if given is not None:
@@ -148,18 +151,6 @@ def _around(
     left = max(left, spans[first - 1][1] if first else start)
     right = min(right, spans[last][0] if last < len(spans) else end)
     return left, right, spans[first:last]
-
-
-def sentences_of(text: str) -> list[tuple[int, int]]:
-    """Where sentences start and end, also where they begin with a small letter, as highlights do.
-
-    Example:
-        >>> sentences_of("Arsenal beat Burnley. a goal won it.")
-        [(0, 21), (22, 36)]
-    """
-    lowered = text.lower()
-    # Some letters change their length ("İ"); then the places would not be those of the text.
-    return sentence_spans(lowered if len(lowered) == len(text) else text)
 
 
 # --- ready questions --------------------------------------------------------------------------------------

@@ -174,8 +174,17 @@ def _find(model: str) -> tuple[str, str]:
 def _pipeline(path: str) -> Any:
     import spacy
 
+    def load() -> Any:
+        pipeline = spacy.load(path, exclude=list(_NOT_NEEDED))
+        # In small and middle-sized models the recogniser has vectors of its own, and those of the tagger are for nobody.
+        recogniser: Any = pipeline.get_pipe("ner")
+        listens = any("listener" in layer.name for layer in recogniser.model.walk())
+        if "tok2vec" in pipeline.pipe_names and not listens:
+            pipeline.remove_pipe("tok2vec")
+        return pipeline
+
     changed = os.stat(path).st_mtime_ns if os.path.exists(path) else None
-    return models.get(("spacy", path, changed), lambda: spacy.load(path, exclude=list(_NOT_NEEDED)))
+    return models.get(("spacy", path, changed), load)
 
 
 def recognise(path: str, texts: Sequence[str]) -> list[tuple[Mention, ...]]:

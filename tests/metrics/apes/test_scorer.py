@@ -8,6 +8,7 @@ import pytest
 from summarily.metrics import load
 from summarily.metrics.apes.readers import load_reader
 from summarily.metrics.apes.scorer import Apes
+from summarily.metrics.base import make_examples
 from summarily.metrics.resampling import mean_intervals
 from summarily.support.cloze.entities import Entities
 from summarily.support.cloze.marks import Answer, candidates
@@ -100,13 +101,76 @@ def test_questions_of_several_references_are_pooled():
 def test_entities_of_the_source_are_possible_answers():
     """A name that the recogniser misses in the summary is found by string if the source has it."""
     source = "Angela Merkel flew to Oslo. Wayne Rooney stayed."
-    prediction = "rooney and merkel flew ."
+    prediction = "It was rooney and merkel who flew."
     metric = Apes(reader="first")
     with_source = metric.compute([prediction], ["Angela Merkel flew to Oslo."], [source])
     without = metric.compute([prediction], ["Angela Merkel flew to Oslo."])
     assert with_source.per_example["apes_entities"] == [2.0]
     assert without.per_example["apes_entities"] == [1.0]
     assert (with_source.mean["apes"], without.mean["apes"]) == (0.0, 50.0), "the distractor stands first"
+
+
+SOURCE = (
+    "It was cold when Arsenal won at Burnley. The goal of Aaron Ramsey was enough, and Chelsea now lead the EPL by four "
+    "points. Arsenal's manager was pleased, and so were fans of Chelsea in the EPL."
+)
+
+
+def test_what_the_card_shows_is_asked():
+    """The card's example: the recogniser misses the first word of the reference, and the source has it."""
+    reference = "Arsenal beat Burnley 1-0 in the EPL."
+    score = Apes(reader="first").compute([reference], [reference], [SOURCE])
+    assert [(asked.question, asked.answer) for asked in score.explain(0).questions] == [
+        ("____ beat Burnley 1-0 in the EPL.", "Arsenal"),
+        ("Arsenal beat ____ 1-0 in the EPL.", "Burnley"),
+        ("Arsenal beat Burnley 1-0 in the ____.", "EPL"),
+    ]
+
+
+# Figure 1 of Eyal, Baumel and Elhadad 2019 (example 3083 of the CNN/DailyMail test set): See et al., baseline, theirs.
+FIGURE_1 = [
+    "bolton will offer new contracts to emile heskey, 37, eidur gudjohnsen, 36, and adam bogdan, 27. heskey and gudjohnsen "
+    "joined on short-term deals in december. eidur gudjohnsen has scored five times in the championship .",
+    "bolton will offer new contracts to emile heskey, 37, eidur gudjohnsen, 36, and goalkeeper adam bogdan, 27. heskey and "
+    "gudjohnsen joined on short-term deals in december, and have helped neil lennon ’s side steer clear of relegation.",
+    "bolton will offer new contracts to emile heskey, 37, eidur gudjohnsen, 36, and goalkeeper adam bogdan, 27. lennon has "
+    "also fined midfielders barry bannan and neil danns two weeks wages this week.",
+]
+ASKED_1 = [
+    {"question": "goalkeeper @placeholder also rewarded with new contract", "answer": "adam bogdan"},
+    {
+        "question": "@placeholder and neil danns both fined by club after drinking incident",
+        "answer": "barry bannan",
+        "names": ["neil danns"],
+    },
+    {
+        "question": "barry bannan and @placeholder both fined by club after drinking incident",
+        "answer": "neil danns",
+        "names": ["barry bannan"],
+    },
+]
+
+
+def test_figure_1_comes_out_with_a_reader_that_knows():
+    """.33, .33 and 1.00: what the summaries mention decides, whoever reads."""
+    knows = {"goalkeeper": "adam bogdan", "@placeholder and": "barry bannan", "@entity": "neil danns"}
+    score = Apes(reader=Oracle(knows)).compute(FIGURE_1, questions=[ASKED_1] * 3)
+    assert score.per_example["apes"] == [pytest.approx(100 / 3), pytest.approx(100 / 3), 100.0]
+
+
+def test_entities_of_texts_without_capitals_are_looked_for_with_those_of_the_source(monkeypatch):
+    metric = Apes(reader="first")
+    read: list[str] = []
+    recognise = metric._recogniser
+    monkeypatch.setattr(metric, "_recogniser", lambda texts: read.extend(texts) or recognise(texts))
+    source = "On Monday Angela Merkel flew to Oslo with Jens Stoltenberg."
+    metric.read(make_examples(["jens stoltenberg flew ."], ["angela merkel flew to oslo ."], [source]))
+    assert set(read) == {source, "Angela Merkel flew to Oslo .", "Jens Stoltenberg flew ."}
+    read.clear()
+    metric.read(make_examples(["merkel flew ."], ["On Monday Angela Merkel flew."]))
+    assert set(read) == {"On Monday Angela Merkel flew.", "Merkel flew ."}, "or of the references"
+    monkeypatch.undo()
+    assert "|case:restored|" in str(metric.signature())
 
 
 def test_naming_everybody_does_not_help_the_reader_that_takes_the_first():

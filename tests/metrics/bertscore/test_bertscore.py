@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import gzip
+import json
 import math
 import warnings
+from collections import defaultdict
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -14,6 +17,8 @@ import transformers
 
 from summarily.metrics import InputError, MissingRequirement, load
 from summarily.metrics.bertscore.baseline import find_baseline, main, read_baseline
+from summarily.metrics.bertscore.frequencies import find_frequencies
+from summarily.metrics.bertscore.frequencies import main as count_frequencies
 from summarily.metrics.encoding.layers import LAYERS, default_layer
 from summarily.support import weights
 from tests.metrics import tiny
@@ -280,7 +285,7 @@ def test_explanation_adds_up_to_the_score():
 def test_signature_tells_what_ran():
     signature = str(load("bertscore", prefix_space=True).signature())
     identity = weights.resolve("minilm").identity
-    for part in (f"model:{identity}", "layer:5", "BertTokenizer-fast-prefix-space", "idf:no", "refs:max"):
+    for part in (f"model:{identity}", "layer:5", "BertTokenizer-fast-prefix-space", "idf:fixed@", "refs:max"):
         assert part in signature
 
 
@@ -302,7 +307,7 @@ def test_half_precision_is_close_and_named():
 
 def test_scores_are_those_of_matching_by_hand():
     """The definition, token by token, for one pair."""
-    metric = load("bertscore")
+    metric = load("bertscore", idf=False)
     p, r = metric.reading.encoder.encode(["Snow fell.", "Rain fell in Oslo."], [5])
     p_vectors = [v / v.norm() for v in p.states[5]]
     r_vectors = [v / v.norm() for v in r.states[5]]
@@ -337,7 +342,10 @@ def test_layers_are_those_that_bert_score_has_tuned():
 
 def test_the_signature_has_every_option():
     signature = str(load("bertscore", multi_reference="best", max_length=40, dtype="bfloat16").signature())
-    assert "|idf:no|rescale:no|refs:best|truncation:40|dtype:bfloat16|" in signature
+    digest = load("bertscore").fixed.digest
+    assert f"|idf:fixed@{digest}|rescale:no|refs:best|truncation:40|dtype:bfloat16|" in signature
+    for other in ({"rescale": True}, {"model": tiny.checkpoint("bert")}, {"idf": False}):
+        assert "|idf:no|" in str(load("bertscore", **other).signature()), "baselines are of unweighted tokens"
     plain = str(load("bertscore", idf=True).signature())
     assert "|idf:references|" in plain and "dtype" not in plain and "prefix-space" not in plain
     assert "|layer:3|" in str(load("bertscore", layer=3).signature())
@@ -368,3 +376,56 @@ def test_a_language_is_the_model_that_bert_score_takes_for_it():
         assert name.rsplit("/", 1)[-1] == bert_score.utils.lang2model[language].rsplit("/", 1)[-1]
     with pytest.raises(InputError, match="all_layers"):
         Module().translated({"all_layers": True})
+
+
+# --- fixed idf ---
+
+
+def test_fixed_idf_is_the_formula_on_counts_that_ship():
+    kept = json.loads(gzip.decompress(find_frequencies("minilm").read_bytes()))
+    metric = load("bertscore", idf="fixed")
+    tokenizer = metric.reading.encoder.tokenizer
+    snow, the, cls = tokenizer.convert_tokens_to_ids(["snow", "the", "[CLS]"])
+    assert kept["counts"][cls] == kept["documents"] == 80_000 and len(kept["counts"]) == len(tokenizer)
+    assert metric.fixed(snow) == math.log(80_001 / (kept["counts"][snow] + 1)) > 4
+    assert 0 < metric.fixed(the) < 0.5 and metric.fixed(cls) == 0
+
+
+def test_fixed_idf_scores_a_pair_alone_as_in_any_corpus_and_equals_bert_score_with_its_weights():
+    predictions, references = pairs()
+    metric = load("bertscore", idf="fixed")
+    whole = metric.compute(predictions, references)
+    alone = metric.compute(predictions[3:4], references[3:4])
+    assert alone.mean["bertscore_recall"] == pytest.approx(whole.per_example["bertscore_recall"][3], abs=1e-6)
+    assert alone.signature == whole.signature == metric.signature()
+    assert f"|idf:fixed@{metric.fixed.digest}|" in str(alone.signature)
+    assert not metric.counts_corpus and metric.explain("Snow fell.", "Snow fell.").values["bertscore"] > 0.99
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        scorer = bert_score.BERTScorer(
+            model_type=weights.resolve("minilm").path_or_id, num_layers=5, device="cpu", nthreads=0
+        )
+        scorer._idf, scorer._idf_dict = True, defaultdict(lambda: math.log(80_001))
+        scorer._idf_dict |= {token: metric.fixed(token) for token in range(30_522)}
+        other = [column.tolist() for column in scorer.score(predictions, references)]
+    assert_equal([whole.per_example[f"bertscore{part}"] for part in ("_precision", "_recall", "")], other)
+
+
+def test_a_table_of_frequencies_is_counted_from_files_and_is_of_one_tokenizer(tmp_path, capsys):
+    texts, output = tmp_path / "texts.jsonl", tmp_path / "own.json.gz"
+    rows = [{"text": ["snow", "fell"]}, {"text": ["snow melts"]}, {"text": ["rain fell"]}]
+    texts.write_text("\n".join(map(json.dumps, rows)))
+    count_frequencies(["minilm", "--texts", str(texts), "--column", "text", "--output", str(output)])
+    assert "3 documents" in capsys.readouterr().out
+    metric = load("bertscore", idf=str(output))
+    snow, rain = metric.reading.encoder.tokenizer.convert_tokens_to_ids(["snow", "rain"])
+    assert metric.fixed(snow) == math.log(4 / 3) and metric.fixed(rain) == math.log(4 / 2)
+    with pytest.raises(InputError, match="another tokenizer"):
+        load("bertscore", model=tiny.checkpoint("roberta"), idf=str(output)).compute(["a"], ["b"])
+    with pytest.raises(MissingRequirement, match=r"frequencies .*--texts"):
+        load("bertscore", model="FacebookAI/roberta-large", idf="fixed")
+    with pytest.raises(InputError, match="is not a file; expected True"):
+        load("bertscore", idf="rare")
+    output.write_bytes(b"no table")
+    with pytest.raises(InputError, match="is not a file of frequencies"):
+        load("bertscore", idf=output).compute(["a"], ["b"])

@@ -52,7 +52,13 @@ def test_agreement_of_a_table_on_the_terminal_and_as_a_page(run, judged, tmp_pat
     assert "30 summaries of 10 inputs by 3 systems" in out
     assert "rougeL (baseline)" in out and "wms" in out
     page = (tmp_path / "out.html").read_text()
-    assert page.startswith("<!doctype html>") and page.count("<svg") == 3
+    assert page.startswith("<!doctype html>") and page.count("<svg") == 4
+    assert out.startswith("Trust "), "the answer comes first"
+    answer = out.splitlines()[0]
+    assert f"<p class=verdict>{answer}</p>" in page and page.index(answer) < page.index("<svg") < page.index(
+        "<table"
+    )
+    assert "prefers-color-scheme:dark" in page and 'name="viewport"' in page and "#000000" not in page
     assert "http://" not in page.replace("http://www.w3.org", "") and "src=" not in page, "nothing is fetched"
 
 
@@ -195,3 +201,16 @@ def test_the_stored_results_give_the_recommendation_of_the_document():
     text = recommendation.recommend(load_results(recommendation.STORED))
     document = (Path(recommendation.__file__).parent / "README.md").read_text(encoding="utf-8")
     assert text in document, "summarily meta recommend says something else than the README"
+
+
+def test_the_picture_of_the_readme_is_of_the_stored_results(run, tmp_path):
+    from pathlib import Path
+
+    code, _, err = run("recommend", "--picture", tmp_path / "cost.svg")
+    assert code == 0, err
+    kept = load_results(recommendation.STORED)["human"]["realsumm"].columns
+    labels = {label for label in kept if not label.startswith(("rouge2", "rougeL"))}
+    stored = Path(recommendation.__file__).parent / "cost.svg"
+    for path in (tmp_path / "cost.svg", stored):
+        text = path.read_text(encoding="utf-8")
+        assert {label for label in kept if f">{label}</text>" in text} == labels, path

@@ -5,7 +5,13 @@ import math
 import numpy as np
 import pytest
 
-from summarily.metrics.meta_evaluation.correlation import coefficient, correlate, partial
+from summarily.metrics.meta_evaluation.correlation import (
+    Layout,
+    coefficient,
+    correlate,
+    partial,
+    weighted_coefficients,
+)
 from summarily.metrics.meta_evaluation.significance import williams
 
 X = [[1, 9, 2], [4, 5, 2], [6, 7, 2]]
@@ -83,3 +89,45 @@ def test_a_partial_correlation_is_that_of_the_residuals():
     assert partial(*correlations) == pytest.approx(coefficient("pearson", *rest), abs=1e-12)
     several = partial([0.5, 0.24, 0.5, 0.5], [0.6, 0.6, 1.0, 0.6], [0.4, 0.4, 0.4, -1.0])
     assert several[:2] == pytest.approx([0.26 / math.sqrt(0.64 * 0.84), 0.0]) and np.isnan(several[2:]).all()
+
+
+@pytest.mark.parametrize("scale", [1e-13, 1.0, 1e9])
+def test_constant_or_not_does_not_depend_on_the_scale(scale):
+    """0.1 taken once, twice and three times has a mean that is not 0.1 in floating point: that is no variation."""
+    weights = np.array([[[1.0, 2.0, 3.0], [1.0, 1.0, 1.0]]])
+    constant, rising = scale * np.array([[0.1, 0.1, 0.1]]), scale * np.array([[1.0, 2.0, 4.0]])
+    for pair in ((constant, rising), (rising, constant)):
+        assert np.isnan(weighted_coefficients("pearson", *pair, weights)).all()
+    other = np.array([[1.0, 3.0, 2.0]])
+    drawn = [np.repeat(values[0], [1, 2, 3]) for values in (rising, other)]
+    expected = [coefficient("pearson", *drawn), coefficient("pearson", rising[0], other[0])]
+    assert weighted_coefficients("pearson", rising, other, weights)[0] == pytest.approx(expected, rel=1e-9)
+    assert weighted_coefficients("pearson", other, rising, weights)[0] == pytest.approx(expected, rel=1e-9)
+
+
+@pytest.mark.parametrize("name", ["pearson", "spearman", "kendall"])
+def test_a_weight_counts_a_point_as_often_alone_and_among_groups(name):
+    """One group takes another way to its ranks than several; a weight of 0 leaves a point out."""
+    x, y = np.array([[1.0, 2.0, 2.0, 5.0, 4.0]]), np.array([[3.0, 1.0, 4.0, 4.0, 9.0]])
+    counts = np.array([[2, 1, 0, 3, 1], [1, 1, 1, 1, 1], [0, 2, 2, 0, 1]])
+    expected = [coefficient(name, np.repeat(x[0], count), np.repeat(y[0], count)) for count in counts]
+    alone = weighted_coefficients(name, x, y, counts[None].astype(float))
+    assert alone[0] == pytest.approx(expected, rel=1e-9)
+    both = weighted_coefficients(
+        name, np.vstack([x, y]), np.vstack([y, x]), np.stack([counts, counts]).astype(float)
+    )
+    assert both[0] == pytest.approx(expected, rel=1e-9) and both[1] == pytest.approx(expected, rel=1e-9)
+
+
+def test_a_layout_numbers_inputs_and_systems_as_they_come():
+    layout = Layout(["b", "a", "b", "b"], ["x", "y", "y", "z"])
+    assert (layout.n_inputs, layout.n_systems) == (2, 3)
+    assert layout.inputs.tolist() == [0, 1, 0, 0] and layout.systems.tolist() == [0, 1, 1, 2]
+    assert layout.grid.tolist() == [[0, 2, 3], [1, 0, 0]]
+    assert layout.present.tolist() == [[1.0, 1.0, 1.0], [1.0, 0.0, 0.0]]
+    assert layout.of_system().tolist() == [[1, 0, 0], [0, 1, 0], [0, 1, 0], [0, 0, 1]]
+
+
+def test_two_points_are_enough_and_one_is_not():
+    assert coefficient("pearson", [1, 2], [5, 3]) == pytest.approx(-1.0)
+    assert math.isnan(coefficient("pearson", [1], [5]))

@@ -180,3 +180,50 @@ def test_what_named_sets_do_not_take_is_refused():
         read_judgements("summeval", where={"system": "M1"})
     with pytest.raises(InputError, match="columns goes with a table"):
         read_judgements("chaganty", columns=Columns("a", "b", "c"))
+
+
+def write_archive(folder, topics=("D1101-A", "D1101-B")):
+    """An evaluation archive of TAC 2011, in miniature: two topics, two people, three systems."""
+    for topic in topics:
+        for kind, writers in (("models", "AB"), ("peers", "123")):
+            for writer in writers:
+                path = folder / f"ROUGE/{kind}/{topic}.M.100.A.{writer}"
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_bytes(f"caf\xe9 {topic} by {writer}\n".encode("latin-1"))
+    (folder / "manual").mkdir()
+    for group in "AB":
+        lines = [f"D1101-{group} {i} 0.{i}00 4 0 8 0 0.{i}50 {i} {6 - i}" for i in (1, 2, 3, 9)]
+        (folder / f"manual/manual.peer.{group}").write_text("\n".join(lines) + "\n")
+        (folder / f"manual/manual.model.{group}").write_text(f"D1101-{group} A 9 0 8 0.8 5 5\n")
+    return folder
+
+
+def test_tac_is_read_as_nist_packs_it(tmp_path):
+    read = read_judgements(str(write_archive(tmp_path / "GuidedSumm2011_eval")))
+    assert (read.name, read.question) == ("GuidedSumm2011_eval", "responsiveness")
+    assert read.human == [5.0, 4.0, 3.0] * 2 and read.systems == ["1", "2", "3"] * 2
+    assert read.inputs == ["D1101-A"] * 3 + ["D1101-B"] * 3
+    assert read.summaries[3] == "caf\N{REPLACEMENT CHARACTER} D1101-B by 1"
+    assert [text[-4:] for text in read.references[0]] == ["by A", "by B"]
+    assert read.dropped == {"without a summary or reference": 2}, "system 9 left no summary"
+    pyramid = read_judgements(str(tmp_path / "GuidedSumm2011_eval"), "pyramid")
+    assert pyramid.human == [0.1, 0.2, 0.3] * 2
+    quality = read_judgements(str(tmp_path / "GuidedSumm2011_eval"), "linguistic_quality")
+    assert quality.human == [1.0, 2.0, 3.0] * 2
+    with pytest.raises(InputError, match=r"'style'; there are: responsiveness, linguistic_quality, pyramid"):
+        read_judgements(str(tmp_path / "GuidedSumm2011_eval"), "style")
+
+
+def test_duc_has_its_judgements_in_tables_with_words_above_them(tmp_path):
+    folder = write_archive(tmp_path / "mainEval", ["D0701"])
+    for file in folder.glob("manual/*"):
+        file.unlink()
+    lines = ["Responsiveness of content", "", "topic length assessor summarizer score", "-" * 20]
+    lines += [f"D0701 250 A {writer} {score}" for writer, score in (("1", 2), ("2", 5), ("3", 1), ("A", 5))]
+    (folder / "manual/content.table").write_text("\n".join(lines))
+    read = read_judgements(str(folder))
+    assert (read.question, read.human, read.dropped) == (
+        "content_responsiveness",
+        [2.0, 5.0, 1.0],
+        {"written by people": 1},
+    )

@@ -1,6 +1,7 @@
 """The studies, on the bundled sample and on made-up scores."""
 
 import math
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +14,7 @@ from summarily.metrics.meta_evaluation import (
     benchmark,
     corruption,
     everything,
+    holdout,
     paraphrase,
     profiling,
     sweep,
@@ -28,6 +30,7 @@ from summarily.metrics.meta_evaluation.scores import (
     ScoreStore,
     choose_metrics,
     load_results,
+    merged,
     reported,
     save_result,
     significant,
@@ -513,11 +516,13 @@ def test_a_sweep_is_the_metric_at_every_layer():
     found = sweep.sweep(judgements, "bertscore", [model], [2, -1])
     name = Path(model).name  # a folder elsewhere is nobody's business
     assert list(found.columns) == [
-        f"{name} layer 2", f"{name} layer 2 bertscore_recall",
-        f"{name} layer -1", f"{name} layer -1 bertscore_recall",
+        f"{name} layer 2", f"{name} layer 2 bertscore",
+        f"{name} layer -1", f"{name} layer -1 bertscore",
     ]  # fmt: skip
     expected = load("bertscore", model=model, layer=2).compute(judgements.summaries, judgements.references)
-    assert found.columns[f"{name} layer 2"] == pytest.approx(expected.per_example["bertscore"], abs=1e-5)
+    for label, key in (("", "bertscore_recall"), (" bertscore", "bertscore")):
+        column = found.columns[f"{name} layer 2{label}"]
+        assert column == pytest.approx(expected.per_example[key], abs=1e-5)
     table = sweep.sweep_table(found, resamples=20)
     assert len(table.rows) == 4 and sum(row[0].endswith(" *") for row in table.rows) == 1
     with pytest.raises(InputError, match="layers 1 to 6, not 9"):
@@ -663,7 +668,9 @@ def test_every_study_runs_on_a_folder_of_the_published_sets(folder):
         ("benchmark", "xsum_outputs"),
         ("corruption", "cnndm_simcls_outputs"),
     ]
-    assert list(results["human"]["chaganty_dev"].columns) == ["rouge1", "rouge2", "rougeL", "rougeLsum"]
+    assert list(results["human"]["chaganty_dev"].columns) == [
+        "rouge1", "rouge1_recall", "rouge2", "rouge2_recall", "rougeL", "rougeL_recall", "rougeLsum", "rougeLsum_recall",
+    ]  # fmt: skip
     assert results["benchmark"]["xsum_outputs"]["metrics"]["rouge1"]["systems"]["lead"]["mean"] == 1
     titles = [section.title for section in everything.sections(results)]
     assert "Encoders: bertscore on chaganty_dev" in titles and titles[-1] == "Signatures"
@@ -678,3 +685,58 @@ def test_first_references_are_named_where_they_make_a_difference():
     assert one.mean["rouge1"] == two.mean["rouge1"] == 0.5
     assert "max_references" not in str(one.signature) and "max_references:1" in str(two.signature)
     assert one.signature == load("rouge").signature()
+
+
+def test_metrics_that_are_computed_again_replace_themselves_and_nothing_else(folder, tmp_path):
+    kept = tmp_path / "kept"
+    limits = {**everything.LIMITS, "profile": 2}
+
+    def run(metrics, order=None):
+        plan = everything.Plan(
+            metrics, ScoreStore(), limits, encoders=False, keep=everything.keeper(str(kept), order)
+        )
+        everything.run_on_folder(folder, plan)
+        return load_results(kept)
+
+    both = {"rouge": load("rouge"), "wms": load("wms")}
+    first = run(both)
+    second = run({"rouge": load("rouge", stemmer=True)}, order=["wms", "rouge"])
+    assert set(first) == set(second) == {"human", "profile", "paraphrase", "benchmark", "corruption"}
+    for kind, by_name in second.items():
+        for name, result in by_name.items():
+            old = first[kind][name]
+            numbers = [one.columns if isinstance(one, Scored) else one["metrics"] for one in (old, result)]
+            signatures = [
+                one.signatures if isinstance(one, Scored) else one["signatures"] for one in (old, result)
+            ]
+            assert list(numbers[0])[-1] == "wms" and next(iter(numbers[1])) == "wms", "in the order asked for"
+            assert numbers[1]["wms"] == numbers[0]["wms"] and set(numbers[1]) == set(numbers[0])
+            assert "stemmer:yes" in signatures[1]["rouge"] and signatures[1]["wms"] == signatures[0]["wms"]
+    other = replace(first["human"]["summeval"], inputs=[0, 1, 2, 3])
+    with pytest.raises(InputError, match="other texts"):
+        merged(first["human"]["summeval"], other, ["rouge"])
+
+
+def test_some_of_all_metrics_are_chosen_by_their_labels():
+    metrics, skipped = choose_metrics("all", only="rouge, sms contextual")
+    assert list(metrics) == ["rouge", "sms contextual"] and not skipped
+    assert metrics["rouge"].split_sentences, "as among all of them"
+    with pytest.raises(InputError, match=r"--only smss: it is none of bertscore, rouge"):
+        choose_metrics("all", only="smss")
+
+
+def test_each_reference_is_held_out_against_the_others_and_systems_see_as_many():
+    judged = Judgements("mine", "human")
+    references = ["a cat sat", "a cat ran", "one dog"]
+    for system, summary in enumerate(["a cat sat", "no", "one dog"]):
+        judged.add(summary, references, 1.0, "article", str(system))
+    judged.add("alone", ["a cat"], 1.0, "another", "0")
+    table = holdout.holdout(judged, {"rouge": load("rouge", types=("rouge1",), multi_reference="mean")})
+    row = table.rows[0]
+    # People: (2/3 + 0) / 2, (2/3 + 0) / 2, 0. Systems: without the first 2/3 and 0; nothing; without the last 0 and 0.
+    assert float(row[1]) == pytest.approx(2 / 9, abs=1e-3) and float(row[3]) == pytest.approx(1 / 9, abs=1e-3)
+    assert row[-1] == "0%" and "3 summaries by people of 1 texts" in table.note
+    with pytest.raises(InputError, match="two references"):
+        holdout.holdout(
+            Judgements("one", "human", ["a"], [["b"]], [1.0], ["0"], ["x"]), {"rouge": load("rouge")}
+        )

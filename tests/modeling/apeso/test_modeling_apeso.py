@@ -6,11 +6,21 @@ import math
 
 import pytest
 import torch
-from transformers import AutoConfig, AutoModelForSeq2SeqLM, Trainer, TrainingArguments
+from transformers import (
+    AutoConfig,
+    AutoModelForSeq2SeqLM,
+    GenerationConfig,
+    T5Config,
+    T5ForConditionalGeneration,
+    Trainer,
+    TrainingArguments,
+)
 from transformers.utils import find_labels
 
 from summarily.modeling import ApesoConfig, ApesoForConditionalGeneration
-from summarily.modeling.generation.summary_beam_search import summary_beam_search
+from summarily.modeling.generation.summary_beam_search import keep_settings, summary_beam_search
+from summarily.modeling.remote_code import write_custom_generate, write_remote_code
+from summarily.support.errors import InputError
 from tests.modeling.common import (
     Seq2SeqModelChecks,
     assert_loads_as_remote_code,
@@ -225,3 +235,147 @@ def test_a_search_gets_the_predicted_entities_or_the_gold_ones():
     torch.testing.assert_close(recorded(model, **inputs, gold_entities=batch["salient_tokens"]), gold)
     # Labels that a trainer hands on are no oracle.
     torch.testing.assert_close(recorded(model, **inputs, salient_tokens=batch["salient_tokens"]), predicted)
+
+
+STRENGTHS = {"alpha": 0.9, "beta": 0.5, "gamma": 20.0, "block_ngram": 2}
+PENALTIES = {**STRENGTHS, "stepwise": ["coverage", "entities"]}
+SEARCH = {"num_beams": 4, "max_new_tokens": 8}
+
+
+def sharp(**options) -> ApesoForConditionalGeneration:
+    """Its attention is uneven enough that every entity counts."""
+    return tiny(init_range=1.5, **options)
+
+
+@pytest.fixture
+def penalised():
+    """A model that keeps penalties, the inputs of three sources, and their summaries with and without penalties."""
+    model, batch = sharp(), entity_batch()
+    inputs = {name: batch[name] for name in ("input_ids", "attention_mask")}
+    plain = model.generate(**inputs, **SEARCH)
+    expected = model.generate(**inputs, **SEARCH, custom_generate=summary_beam_search, **PENALTIES)
+    assert not torch.equal(plain, expected)
+    keep_settings(model, PENALTIES)
+    return model, inputs, plain, expected
+
+
+def test_a_checkpoint_keeps_its_penalties_and_plain_generate_applies_them(penalised, tmp_path):
+    model, inputs, _, expected = penalised
+    assert torch.equal(model.generate(**inputs, **SEARCH), expected)
+    model.save_pretrained(tmp_path)
+    again = AutoModelForSeq2SeqLM.from_pretrained(tmp_path)
+    assert torch.equal(again.generate(**inputs, **SEARCH), expected)
+    # What is asked for goes before what is kept, also when it is nothing, and also in a config.
+    off = dict.fromkeys(STRENGTHS, 0)
+    one = model.generate(**inputs, **SEARCH, gamma=0.0)
+    other = {**PENALTIES, "gamma": 0.0}
+    assert torch.equal(one, sharp().generate(**inputs, **SEARCH, **other))
+    assert not torch.equal(one, expected)
+    config = GenerationConfig(**SEARCH, gamma=0.0)
+    assert torch.equal(model.generate(**inputs, generation_config=config), one)
+    without = sharp().generate(**inputs, **SEARCH, length_penalty=0.0)  # as alpha = 0
+    same = model.generate(**inputs, **SEARCH, **off)
+    assert torch.equal(
+        same.masked_fill(same == 1, 0), without.masked_fill(without == 1, 0)
+    )  # the end or padding
+
+
+def test_each_penalty_that_is_kept_counts(penalised):
+    _, inputs, _, _ = penalised
+    for name in STRENGTHS:
+        model, less = sharp(), {**PENALTIES, name: 0}
+        keep_settings(model, less)
+        given = sharp().generate(**inputs, **SEARCH, custom_generate=summary_beam_search, **less)
+        assert torch.equal(model.generate(**inputs, **SEARCH), given)
+
+
+def test_sampling_is_transformers_own_and_a_length_penalty_is_refused(penalised):
+    model, inputs, _, _ = penalised
+    plain, drawn = sharp(), []
+    for one in (model, plain):
+        torch.manual_seed(0)
+        drawn.append(one.generate(**inputs, do_sample=True, max_new_tokens=5))
+    assert torch.equal(*drawn)
+    with pytest.raises(InputError, match="alpha, which takes its place"):
+        model.generate(**inputs, length_penalty=2.0)
+    with pytest.raises(InputError, match="at least 0"):
+        keep_settings(model, {"gamma": -1.0})
+    with pytest.raises(InputError, match="'delta' is not a setting"):
+        keep_settings(model, {"delta": 0.5})
+
+
+def test_gold_entities_that_nothing_would_use_are_refused(penalised):
+    model, inputs, _, _ = penalised
+    gold = entity_batch()["salient_tokens"]
+    asked = model.generate(**inputs, **SEARCH, gold_entities=gold)
+    own = sharp().generate(**inputs, **SEARCH, **PENALTIES, entity_scores=gold.float())
+    assert torch.equal(asked, own)
+    with torch.no_grad():
+        encoded = model.model.encoder(**inputs)
+    refused = [
+        {"gamma": 0.0},
+        {"encoder_outputs": encoded},
+        {"generation_config": GenerationConfig(gamma=0.0)},
+    ]
+    for options in refused:
+        with pytest.raises(InputError, match="gold_entities would be ignored"):
+            model.generate(**inputs, gold_entities=gold, **options)
+    with pytest.raises(InputError, match="gold_entities would be ignored"):
+        sharp().generate(**inputs, gold_entities=gold)
+    with pytest.raises(InputError, match="nothing in a forward pass"):
+        model(**inputs, decoder_input_ids=inputs["input_ids"][:, :2], gold_entities=gold)
+
+
+def test_summarizer_pipeline_and_command_apply_what_is_kept(tmp_path, capsys):
+    from transformers import pipeline
+
+    import summarily
+    from summarily.cli import main
+    from summarily.modeling.training.recipe import TokenizerSection
+    from summarily.modeling.training.tokenizers import train_tokenizer
+
+    text = "the goal by the man in the old town by the sea"
+    tokenizer = train_tokenizer([text], TokenizerSection(kind="copy", min_frequency=1))
+    model = sharp(vocab_size=len(tokenizer))
+    model.generation_config.update(**SEARCH)
+    keep_settings(model, PENALTIES)
+    model.save_pretrained(tmp_path)
+    tokenizer.save_pretrained(tmp_path)
+    inputs = tokenizer(text, return_tensors="pt")
+    ids = {
+        gamma: model.generate(**inputs, custom_generate=summary_beam_search, **{**PENALTIES, "gamma": gamma})
+        for gamma in (0.0, 20.0)
+    }
+    written = {gamma: tokenizer.decode(rows[0], skip_special_tokens=True) for gamma, rows in ids.items()}
+    assert written[0.0] != written[20.0]
+    summarizer = summarily.Summarizer(str(tmp_path))
+    assert summarizer(text) == written[20.0] and summarizer(text, gamma=0.0) == written[0.0]
+    pipe = pipeline("summarization", model=str(tmp_path))
+    assert pipe(text)[0]["summary_text"] == written[20.0]
+    (tmp_path / "story.txt").write_text(text)
+    for options, gamma in (([], 20.0), (["--gamma", "0"], 0.0)):
+        assert main(["summarize", str(tmp_path / "story.txt"), "--model", str(tmp_path), *options]) == 0
+        assert capsys.readouterr().out.strip() == written[gamma]
+    assert main(["summarize", str(tmp_path / "story.txt"), "--gamma", "-1"]) == 2
+
+
+def test_what_is_published_searches_by_itself_and_lends_its_search(penalised, tmp_path):
+    model, inputs, _, expected = penalised
+    model.save_pretrained(tmp_path)
+    write_remote_code(model, tmp_path)
+    write_custom_generate(tmp_path)
+    published = AutoModelForSeq2SeqLM.from_pretrained(tmp_path, trust_remote_code=True)
+    assert "custom_generate" in published.generate.func.__module__
+    assert torch.equal(published.generate(**inputs, **SEARCH), expected)
+    gold = entity_batch()["salient_tokens"]
+    theirs = published.generate(**inputs, **SEARCH, gold_entities=gold)
+    assert torch.equal(theirs, model.generate(**inputs, **SEARCH, gold_entities=gold))
+    torch.manual_seed(0)
+    config = T5Config(
+        vocab_size=20, d_model=8, d_kv=4, d_ff=8, num_layers=1, num_heads=2, decoder_start_token_id=0
+    )
+    t5, ids = T5ForConditionalGeneration(config).eval(), inputs["input_ids"].clamp(max=19)
+    lent = {**SEARCH, "alpha": 0.9, "block_ngram": 1}
+    ours = t5.generate(ids, custom_generate=summary_beam_search, **lent)
+    assert torch.equal(t5.generate(ids, custom_generate=str(tmp_path), trust_remote_code=True, **lent), ours)
+    assert not torch.equal(t5.generate(ids, **SEARCH), ours)

@@ -14,6 +14,7 @@ import torch
 from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
 
 from summarily.modeling import ApesoForConditionalGeneration, PointerGeneratorTokenizer
+from summarily.modeling.training.building import build_model
 from summarily.modeling.training.checkpoints import Checkpoints, load_state
 from summarily.modeling.training.corpora import encode, load_corpus
 from summarily.modeling.training.recipe import load_recipe
@@ -21,6 +22,7 @@ from summarily.modeling.training.tasks.summary import SummaryTask
 from summarily.modeling.training.tokenizers import train_tokenizer
 from summarily.modeling.training.train import train
 from summarily.support.cloze.recognition import Mention
+from summarily.support.errors import RecipeError
 
 SMALL = [
     "model.name=summarily-apeso", "model.config={embedding_size = 8, hidden_size = 16, delta = 0.1}",
@@ -108,3 +110,45 @@ def test_the_hub_folder_summarizes_with_copied_words(data):
     text = tokenizer.decode(ids[0], skip_special_tokens=True, unknown_words=inputs.unknown_words)
     assert set(text.split()) <= {"Zoltan", "Quux", "met"} and len(text.split()) == 3
     assert "unknown_words=inputs.unknown_words" in (hub / "README.md").read_text()
+
+
+def test_a_recipe_holds_the_penalties_and_the_hub_folder_has_them(data):
+    kept = [*SMALL, "generation.gamma=0.5", "generation.block_ngram=3", 'generation.exclude_ids=["in"]']
+    train(load_recipe("apeso_news", [*kept, "training.max_steps=1"]), data / "run", data=data)
+    model = AutoModelForSeq2SeqLM.from_pretrained(data / "run" / "hub")
+    tokenizer = AutoTokenizer.from_pretrained(data / "run" / "hub")
+    config = model.generation_config
+    assert (config.gamma, config.block_ngram) == (0.5, 3)
+    assert config.exclude_ids == [tokenizer.convert_tokens_to_ids("in")] != [tokenizer.unk_token_id]
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        (["generation.gamma=-1.0"], "gamma is -1"),
+        (["generation.gama=0.5"], r"did you mean generation\.gamma"),
+        (["generation.exclude_ids=3"], "expected a list"),
+        (["model.name=bart", "model.config={}", "generation.gamma=0.5"], "BartFor.* would ignore it"),
+    ],
+)
+def test_penalties_that_mean_nothing_are_named(data, changes, message):
+    recipe = load_recipe("apeso_news", [*SMALL, *changes])
+    tokenizer = train_tokenizer(["on monday in town"], recipe.tokenizer)
+    with pytest.raises(RecipeError, match=message):
+        build_model(recipe, tokenizer)
+
+
+def test_sources_of_the_test_may_be_whole(data):
+    short = [*SMALL, "data.max_source_tokens=9", "training.max_steps=1", "data.max_test_source_tokens=0"]
+    recipe = load_recipe("apeso_news", short)
+    corpus = load_corpus(recipe.data, data)
+    tokenizer = train_tokenizer([row["source"] for row in corpus["train"]], recipe.tokenizer)
+    lengths = {
+        split: {len(row["input_ids"]) for row in encode(corpus[split], tokenizer, recipe.data, split)}
+        for split in ("train", "validation", "test")
+    }
+    assert lengths == {"train": {9}, "validation": {9}, "test": {16}}  # 15 words and the end
+    limited = load_recipe("apeso_news", [*short, "data.max_test_source_tokens=12"])
+    assert {len(row["input_ids"]) for row in encode(corpus["test"], tokenizer, limited.data, "test")} == {12}
+    train(recipe, data / "run", data=data)
+    assert AutoTokenizer.from_pretrained(data / "run" / "hub").model_max_length >= 2**20

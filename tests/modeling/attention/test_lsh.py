@@ -255,6 +255,18 @@ def test_every_document_is_hashed_by_its_own_length():
     assert torch.equal(local.mask, expected.mask) and torch.equal(local.keys_of_block, expected.keys_of_block)
 
 
+def test_a_local_layer_sees_one_chunk_on_each_side_unless_asked_for_more():
+    expected = plan_local(96, 16, None, causal=False, chunks_before=1, chunks_after=1)
+    for plan in (plan_local(96, 16), plan_reformer(1, 96, 16, None, local=True, max_length=128).local):
+        assert torch.equal(plan.mask, expected.mask)
+        assert torch.equal(plan.keys_of_block, expected.keys_of_block)
+    position = torch.arange(96)
+    chunks = position // 16
+    dense = plan_reformer(1, 96, 16, None, local=True, max_length=128, dense=True).local
+    near = (chunks[:, None] - chunks).abs() <= 1
+    assert torch.equal(dense.mask.reshape(96, 96), near) and dense.keys_of_block is None
+
+
 @pytest.mark.parametrize(
     ("before", "after", "circular"), [(0, 0, True), (2, 1, True), (0, 1, False), (2, 0, False)]
 )

@@ -10,17 +10,20 @@ import pytest
 import torch
 
 from summarily.modeling.attention import window as window_module
+from summarily.modeling.attention import window_kernels
 from summarily.modeling.attention.window import (
-    WindowPlan,
     attend_everywhere,
-    bias_at,
     global_attention,
     is_its_weights,
+    put_global_rows,
+    window_attention,
+)
+from summarily.modeling.attention.window_plan import (
+    WindowPlan,
+    bias_at,
     plan_by_option,
     plan_first_token,
     plan_window,
-    put_global_rows,
-    window_attention,
     window_attention_dense,
     window_mask,
 )
@@ -243,15 +246,19 @@ def test_compiles_without_a_graph_break_and_gives_the_same():
 
 def test_a_second_copy_of_the_file_does_no_harm():
     """A model loaded as remote code brings one, beside that of the package."""
-    spec = importlib.util.spec_from_file_location("window_again", window_module.__file__)
+    spec = importlib.util.spec_from_file_location("kernels_again", window_kernels.__file__)
     again = importlib.util.module_from_spec(spec)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setitem(sys.modules, "window_again", again)
+        patch.setitem(sys.modules, "kernels_again", again)
         spec.loader.exec_module(again)
         inputs = states(1, 30)
         results = []
-        for module in (again, window_module):
-            output = module.window_attention(*inputs, module.plan_window(), window=4)
+        assert again.flash_windows._qualname != window_kernels.flash_windows._qualname, (
+            "one would undo the other"
+        )
+        for kernel in (again.flash_windows, window_kernels.flash_windows):
+            patch.setattr(window_module, "flash_windows", kernel)
+            output = window_attention(*inputs, plan_window(), window=4)
             results.append([output, *torch.autograd.grad(output.square().sum(), inputs)])
     for ours, theirs in zip(*results, strict=True):
         assert torch.equal(ours, theirs)
@@ -394,8 +401,8 @@ def test_plans_by_option():
 
 def test_the_backend_follows_from_device_and_dropout(monkeypatch):
     called = []
-    real = window_module._block_attention
-    monkeypatch.setattr(window_module, "_block_attention", lambda *a: called.append(a[5:7]) or real(*a))
+    real = window_module.block_attention
+    monkeypatch.setattr(window_module, "block_attention", lambda *a: called.append(a[5:7]) or real(*a))
     inputs = states(1, 10, grad=False)
     window_attention(*inputs, plan_window(), window=2)
     assert not called, "the CPU has a kernel of its own"
@@ -423,6 +430,6 @@ def test_a_bias_beyond_its_reach_is_that_of_its_end():
 
 def test_what_is_shared_cannot_be_changed():
     """One plan serves all layers."""
-    for shared, name in ((WindowPlan(), "real"), (next(window_module._blocks(4, 1, 2)), "end")):
+    for shared, name in ((WindowPlan(), "real"), (next(window_kernels._blocks(4, 1, 2)), "end")):
         with pytest.raises(dataclasses.FrozenInstanceError):
             setattr(shared, name, None)

@@ -141,9 +141,6 @@ def test_a_users_own_cache_still_works_with_our_models():
 
 
 def test_mistakes_are_named():
-    model = MODELS["ours"]()
-    with pytest.raises(ValueError, match="cache_implementation='static' is not supported"):
-        model.generate(**sources(), cache_implementation="static", **OPTIONS)
     with pytest.raises(ValueError, match="nothing to summarize"):
         generate_with_shared_cross_attention(tiny_bart(), num_beams=2)
     with pytest.raises(ValueError, match="past_key_values is given"):

@@ -158,6 +158,10 @@ def test_round_trip_with_transformers_led_keeps_every_tensor():
 def test_what_transformers_led_cannot_do_is_not_converted_silently():
     with pytest.raises(ValueError, match="summary_window=4"):
         tiny_led(summary_window=4).to_transformers_led()
+    with pytest.raises(ValueError, match="summary_window=4 has a cache of its own"):
+        tiny_led(summary_window=4).generate(
+            torch.tensor([[5, 6, 7]]), cache_implementation="static", max_new_tokens=2
+        )
     with pytest.raises(ValueError, match="scale_embedding"):
         tiny_led(scale_embedding=True).to_transformers_led()
     with pytest.raises(TypeError, match="model is a LedForConditionalGeneration"):

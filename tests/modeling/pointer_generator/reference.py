@@ -13,12 +13,14 @@ import torch
 
 @dataclass
 class State:
-    """Where the decoder of one example stands: h and c of every layer, the last output, the attention so far."""
+    """Where the decoder of one example stands: h and c of every layer, the last output, the attention so far, and what
+    See et al.'s switch sees."""
 
     hidden: list[torch.Tensor]
     cell: list[torch.Tensor]
     feed: torch.Tensor
     attended: list[float]
+    seen: torch.Tensor | None = None
 
 
 class Reference:
@@ -62,9 +64,10 @@ class Reference:
                 torch.relu(self.linear(f"model.encoder.{name}", torch.cat([pair[which] for pair in states])))
                 for states in last.values()
             ]
-            layers = zip(*(side.split(half) for side in sides), strict=True)
+            size = self.config.decoder_hidden_size // 2
+            layers = zip(*(side.split(size) for side in sides), strict=True)
             bridged.append([torch.cat(parts) for parts in layers])
-        feed = torch.zeros(self.config.hidden_size, dtype=inputs[0].dtype)
+        feed = torch.zeros_like(bridged[0][-1])
         return inputs, State(*bridged, feed=feed, attended=[0.0] * len(source))
 
     def attend(self, query: torch.Tensor, states: list[torch.Tensor], attended: list[float]) -> list[float]:
@@ -91,12 +94,15 @@ class Reference:
         context = sum(a * state for a, state in zip(attention, states, strict=True))
         output = self.linear("model.decoder.step.output", torch.cat([context, below]))
         attended = [before + a for before, a in zip(state.attended, attention, strict=True)]
-        return State(hidden, cell, output, attended), attention
+        seen = torch.cat([context, c, below, self.embed(token)])  # See et al., Eq. 8
+        return State(hidden, cell, output, attended, seen), attention
 
-    def probabilities(self, output: torch.Tensor, attention: list[float], source: list[int]) -> list[float]:
+    def probabilities(self, state: State, attention: list[float], source: list[int]) -> list[float]:
         """P(w) of every word of the vocabulary and every unknown word of the source."""
         size = self.config.vocab_size
-        copy = 1 / (1 + math.exp(-float(self.linear("copy_switch", output))))
+        output = state.feed
+        switch = state.seen if self.config.copy_switch_input == "see" else output
+        copy = 1 / (1 + math.exp(-float(self.linear("copy_switch", switch))))
         scores = self.linear("vocabulary", output).tolist()
         del scores[self.config.pad_token_id]
         total = sum(map(math.exp, scores))
@@ -114,7 +120,7 @@ class Reference:
         distributions, attentions = [], []
         for token in tokens:
             state, attention = self.step(token, state, states)
-            distributions.append(self.probabilities(state.feed, attention, source))
+            distributions.append(self.probabilities(state, attention, source))
             attentions.append(attention)
         return distributions, attentions
 

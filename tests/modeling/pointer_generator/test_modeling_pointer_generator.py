@@ -57,7 +57,9 @@ def unpadded(batch: dict[str, torch.Tensor], index: int) -> tuple[list[int], lis
 
 
 COVERAGE = {"coverage": True, "coverage_weight": 0.5}
-VARIANTS = {"one layer": {}, "two layers": {"layers": 2}, "coverage": COVERAGE}
+NARROW = {"layers": 2, "decoder_hidden_size": 4}  # Clark et al. have 128 beside 2 x 128
+SEE = {"layers": 2, "decoder_hidden_size": 10, "copy_switch_input": "see"}
+VARIANTS = {"one layer": {}, "two layers": {"layers": 2}, "coverage": COVERAGE, "narrow": NARROW, "see": SEE}
 
 
 @pytest.fixture(params=VARIANTS)
@@ -124,7 +126,7 @@ def test_one_cached_decoding_step_equals_the_plain_reference(model):
         encoded = model.model.encoder(torch.tensor([source]))
         for token in (0, 21, 7, 20):
             state, attention = reference.step(token, state, states)
-            expected = reference.probabilities(state.feed, attention, source)
+            expected = reference.probabilities(state, attention, source)
             ours = model(
                 encoder_outputs=encoded,
                 decoder_input_ids=torch.tensor([[token]]),
@@ -156,15 +158,17 @@ def test_probabilities_sum_to_one_and_copies_stay_within_the_source(model):
 def test_a_word_at_several_places_gets_the_attention_of_all(model):
     ids = torch.tensor([[20, 5, 20, 6, 20]])
     outputs = model(input_ids=ids, decoder_input_ids=torch.tensor([[0]]), output_attentions=True)
-    state = model.model(input_ids=ids, decoder_input_ids=torch.tensor([[0]])).last_hidden_state
+    body = model.model(input_ids=ids, decoder_input_ids=torch.tensor([[0]]))
+    state = body.last_hidden_state if body.switch_input is None else body.switch_input
     copy_probability = torch.sigmoid(model.copy_switch(state))[0, 0, 0]
     attention = outputs.cross_attentions[0][0, 0, 0, [0, 2, 4]].sum()
     torch.testing.assert_close(outputs.logits[0, 0, 20].exp(), copy_probability * attention)
 
 
-@pytest.mark.parametrize("options", [{}, COVERAGE], ids=["plain", "coverage"])
+@pytest.mark.parametrize("options", [{}, COVERAGE, NARROW, SEE], ids=["plain", "coverage", "narrow", "see"])
 def test_gradients_pass_gradcheck(options):
     # The embedding of padding has no gradient on purpose, so nothing here starts with it.
+    options = {name: value for name, value in options.items() if name != "layers"}
     model = tiny(2, hidden_size=4, embedding_size=3, decoder_start_token_id=3, **options).double().train()
     batch = copy_batch(source_lengths=(5, 4, 2), target_lengths=(3, 2, 2))
     names, parameters = zip(*model.named_parameters(), strict=True)
@@ -247,6 +251,31 @@ def test_a_source_that_is_hidden_altogether_is_refused_by_its_row(model):
     batch["attention_mask"][1] = 0
     with pytest.raises(ValueError, match="row 1 of attention_mask is all 0"):
         model(**batch)
+
+
+def test_the_encoder_that_compiles_equals_the_packed_one(model):
+    """States of every layer, and the last states and cells, which padding must not move on."""
+    lstm = model.model.encoder.lstm
+    mask = torch.arange(6) < torch.tensor([[6], [1], [4]])
+    embedded = torch.randn(3, 6, 6, generator=torch.Generator().manual_seed(3))
+    with torch.no_grad():
+        packed, plain = lstm(embedded, mask, every_layer=True), lstm._unpacked(embedded, mask)
+        last = lstm(embedded, mask)
+    assert len(packed[0]) == len(plain[0]) == model.config.num_layers
+    torch.testing.assert_close(plain, packed)
+    torch.testing.assert_close(last[0], packed[0][-1:])
+    torch.testing.assert_close(last[1:], packed[1:])
+
+
+def test_a_compiled_model_copies_unknown_words_of_sources_with_gaps():
+    model, (batch, _) = tiny(layers=2), with_gaps(copy_batch(), "left")
+    with torch.no_grad():
+        expected = model(**batch, use_cache=False)
+        found = torch.compile(model, fullgraph=True, backend="eager")(**batch, use_cache=False)
+    torch.testing.assert_close(found.loss, expected.loss)
+    torch.testing.assert_close(found.logits[..., : VOCABULARY + UNKNOWN], expected.logits)
+    assert found.logits.shape[-1] == VOCABULARY + batch["input_ids"].shape[1]
+    assert (found.logits[..., VOCABULARY + UNKNOWN :].exp() < 1e-15).all()
 
 
 # --- generation -------------------------------------------------------------------------------------------
@@ -361,7 +390,7 @@ def test_summaries_share_their_source(model):
 @pytest.mark.parametrize("near", [1, 200, 500, 10_000])
 def test_attention_in_pieces_is_that_of_the_whole(model, monkeypatch, near):
     attention = model.model.decoder.step.attention
-    size, generator = model.config.hidden_size, torch.Generator().manual_seed(0)
+    size, generator = model.config.decoder_hidden_size, torch.Generator().manual_seed(0)
     query = torch.randn(6, size, generator=generator)
     keys, attended = torch.randn(3, 7, size, generator=generator), torch.rand(6, 7, generator=generator)
     mask = torch.ones(3, 7, dtype=torch.bool)
@@ -434,6 +463,10 @@ def test_auto_classes_know_the_model():
 def test_wrong_sizes_are_named():
     with pytest.raises(ValueError, match="hidden_size=7"):
         PointerGeneratorConfig(hidden_size=7)
+    with pytest.raises(ValueError, match="decoder_hidden_size=5 must be even"):
+        PointerGeneratorConfig(decoder_hidden_size=5)
+    with pytest.raises(ValueError, match="copy_switch_input='x'; choose 'output' or 'see'"):
+        PointerGeneratorConfig(copy_switch_input="x")
     with pytest.raises(ValueError, match="unk_token_id=2 is not below vocab_size=2"):
         PointerGeneratorConfig(vocab_size=2)
     with pytest.raises(ValueError, match=r"coverage_weight=0.5 with coverage=False"):
@@ -492,3 +525,15 @@ def test_a_search_that_goes_back_is_refused(options):
         options = {"assistant_model": model}
     with pytest.raises(ValueError, match="stateful"):
         model.generate(batch["input_ids"], max_new_tokens=3, **options)
+
+
+def test_the_decoder_of_clark_et_al_can_be_built():
+    """Their A.3: a BiLSTM of 2 x 128, two layers; a decoder of 128, two layers; embeddings of 300 (here 30 words)."""
+    config = PointerGeneratorConfig(
+        vocab_size=30, embedding_size=300, hidden_size=256, decoder_hidden_size=128, num_layers=2
+    )
+    model = PointerGeneratorForConditionalGeneration(config)
+    cells = model.model.decoder.step.cells
+    assert [(cell.input_size, cell.hidden_size) for cell in cells] == [(300 + 128, 128), (128, 128)]
+    encoder = model.model.encoder.lstm
+    assert (encoder.hidden_size, encoder.num_layers, encoder.bidirectional) == (128, 2, True)

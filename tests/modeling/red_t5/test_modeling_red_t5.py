@@ -44,6 +44,17 @@ class TestRedT5(Seq2SeqModelChecks):
         return tiny_red_t5(**request.param)
 
 
+def test_every_layer_hashes_in_its_own_way():
+    red = tiny_red_t5(hash_seed=3, attention_types=["lsh", "lsh"])
+    first, second = (m for m in red.encoder.modules() if hasattr(m, "rotations"))
+    assert (first.seed, second.seed) == (6, 7), "no two seeds share a layer's"
+    assert not torch.equal(first.rotations, second.rotations)
+    again = tiny_red_t5(hash_seed=3, attention_types=["lsh", "lsh"])
+    assert torch.equal(
+        next(m.rotations for m in again.encoder.modules() if hasattr(m, "seed")), first.rotations
+    )
+
+
 BATCHES = {
     "right": padded_batch(60, (45, 33, 12), (9, 4, 7)),
     "left": left_padded(padded_batch(60, (45, 33, 12), (9, 4, 7))),

@@ -2,6 +2,7 @@ import errno
 import pickle
 import random
 import re
+import shutil
 
 import numpy as np
 import pytest
@@ -161,6 +162,13 @@ def test_a_disks_error_is_found_behind_another_one(tmp_path, hidden):
     assert isinstance(found, OSError) and found.errno == errno.EIO
     assert re.search(r"step 7: Input/output error \([\d,]+ MB free in .*step-00000003, is intact", str(found))
     assert "There is no checkpoint yet" in str(module._explained(error, 7, tmp_path, None))
+
+
+def test_the_room_that_is_left_is_said_in_megabytes(tmp_path, monkeypatch):
+    usage = type(shutil.disk_usage(tmp_path))(9 * 2**30, 8 * 2**30, 1234 * 2**20)
+    monkeypatch.setattr(shutil, "disk_usage", lambda folder: usage)
+    found = module._explained(OSError(errno.ENOSPC, "full"), 7, tmp_path, None)
+    assert f"step 7: the disk is full (1,234 MB free in {tmp_path})." in str(found)
 
 
 def test_an_error_that_is_not_the_disks_stays_what_it_is(tmp_path):

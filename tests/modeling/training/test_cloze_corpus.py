@@ -1,9 +1,10 @@
-"""The corpus of questions: collections, splits, copies left out, only questions that can be answered; truecasing."""
+"""The corpus of questions: collections, splits, copies left out, only questions that can be answered."""
 
 from __future__ import annotations
 
 import gzip
 import json
+import lzma
 
 import pytest
 
@@ -14,13 +15,14 @@ from summarily.modeling.training.cloze_corpus import (
     Article,
     articles,
     cloze_corpus,
+    cnndm_article,
+    load_articles,
     load_or_make,
     main,
     read_corpus,
     split_of,
     write_corpus,
 )
-from summarily.studies.apes.truecasing import Truecaser
 from summarily.support.errors import InputError
 from summarily.support.sample import load_sample
 
@@ -115,8 +117,51 @@ def split_of_reading(reading, readings):
     return "train" if number < 80 else "dev" if number < 90 else "test"
 
 
-def test_truecasing_restores_names_and_leaves_the_rest():
-    truecase = Truecaser(["The U.S. and Oslo met in May.", "We may go to Oslo, may we?", "Snow fell."])
-    assert truecase("snow fell in oslo . it may stop .") == "Snow fell in Oslo . It may stop ."
-    assert truecase("") == ""
-    assert truecase("unknown words stay") == "Unknown words stay"
+def cnndm_folder(folder):
+    """CNN/DailyMail in its published split, of stories that tell one name each; train-01 holds a copy of a test story."""
+    data = data_folder(folder)
+    names = {
+        "test": ["Oslo", "Rome"],
+        "validation": ["Paris"],
+        "train-00": ["Berlin", "Madrid"],
+        "train-01": ["Oslo", "Vienna"],
+    }
+    (data / "news/cnndm").mkdir()
+    for name, places in names.items():
+        rows = [
+            {
+                "article": f"{place} (CNN) -- Angela Merkel flew to {place} on Monday.\n\nJens Stoltenberg left.",
+                "highlights": [f"Merkel in {place}", "Stoltenberg left ."],
+            }
+            for place in places
+        ]
+        with lzma.open(data / f"news/cnndm/{name}.jsonl.xz", "wt") as file:
+            file.writelines(json.dumps(row) + "\n" for row in rows)
+    return data
+
+
+def test_the_published_split_is_kept_and_copies_of_held_out_articles_are_not_trained_on(tmp_path):
+    data = cnndm_folder(tmp_path)
+    found = [(a.split, a.passage.split()[4]) for a in load_articles(data, ["cnndm"], {"test": 1})]
+    assert found == [
+        ("test", "Oslo"),
+        ("dev", "Paris"),
+        ("train", "Berlin"),
+        ("train", "Madrid"),
+        ("train", "Vienna"),
+    ]
+    file = tmp_path / "out.jsonl.gz"
+    options = ["--collections", "cnndm", "--articles", "train=1", "test=1"]
+    main(["--data", str(data), "--output", str(file), *options])
+    readings = list(read_corpus(file))
+    assert [reading.split for reading in readings] == ["test", "dev", "train"]
+    assert {reading.collection for reading in readings} == {"cnndm"}
+    (data / "news/cnndm/validation.jsonl.xz").unlink()
+    with pytest.raises(InputError, match=r"there is no file .*validation"):
+        list(load_articles(data, ["cnndm"]))
+
+
+def test_a_training_article_is_cut_between_paragraphs():
+    row = {"article": "\n\n".join(["Ann won again . " * 50] * 5), "highlights": ["Ann won"]}
+    assert len(cnndm_article(row, "train").passage.split()) == 400
+    assert len(cnndm_article(row, "test").passage.split()) == 1000

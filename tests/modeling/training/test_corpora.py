@@ -6,8 +6,16 @@ import datasets
 import pytest
 
 from summarily.modeling.training import corpora
-from summarily.modeling.training.corpora import Corpus, load_corpus, prepare_row, read_duc, share
-from summarily.modeling.training.recipe import DataSection
+from summarily.modeling.training import recipe as recipe_module
+from summarily.modeling.training.corpora import Corpus, column, load_corpus, prepare_row, read_duc, share
+from summarily.modeling.training.recipe import (
+    DataSection,
+    ModelSection,
+    Recipe,
+    TrainingSection,
+    data_section,
+    load_recipe,
+)
 from summarily.support.errors import RecipeError
 
 ALL = {"train": "all@0-60", "validation": "all@60-80", "test": "all@80-100"}
@@ -51,6 +59,56 @@ def test_columns_are_reached_by_paths_and_joined():
         prepare_row(row, DataSection(source="body", target="abstract"))
     with pytest.raises(RecipeError, match=r"'title' is a str, not a list; drop the \[\]"):
         corpora.column(row, "title[].x")
+
+
+def test_one_of_a_list_is_a_column():
+    row = {"highlights": ["It snowed.", "It thawed."], "none": [], "text": "It"}
+    assert column(row, "highlights[1]") == "It thawed."
+    assert column(row, "none[0]") == "" == column(row, "highlights[2]")
+    with pytest.raises(RecipeError, match=r"'text' is a str, not a list; drop the \[0\]"):
+        column(row, "text[0]")
+
+
+def test_first_paragraphs_become_headlines_in_true_case(tmp_path):
+    section = load_recipe("headlines").data
+    article = "By\nAnn Author\n\nPUBLISHED:\n\nOslo (CNN) -- Snow fell on the\nAirport of Oslo and closed it.\n\nMore."
+    row = prepare_row(
+        {"id": "1", "article": article, "highlights": ["Snow closes Oslo airport", "More"]}, section
+    )
+    assert row["source"] == "Snow fell on the Airport of Oslo and closed it."
+    assert (row["target"], row["reason"], row["fault"]) == ("Snow closes Oslo airport", "", "")
+    reuters = data_section("reuters_cased", section)
+    raw = {
+        "headline": "U.S. BANK, IBM RAISE RATES",
+        "first_paragraph": "The U.S. bank said IBM may raise its rates.",
+    }
+    assert prepare_row(raw, reuters)["target"] == "U.S. bank, IBM raise rates"
+    bbc = data_section("bbc_headlines", section)
+    raw = {"headline": "Ad sales boost profit", "paragraphs": ["Profits of ad sales rose again.", "More."]}
+    assert prepare_row(raw, bbc)["source"] == "Profits of ad sales rose again."
+
+
+def test_other_data_sets_are_learned_from_and_not_tested_on(tmp_path, monkeypatch):
+    for split, count in (("train", 4), ("validation", 2), ("test", 3), ("other", 5)):
+        rows = [
+            {"text": f"{split} text {i}", "title": f"title {i}", "body": f"body {i}"} for i in range(count)
+        ]
+        (tmp_path / f"{split}.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    monkeypatch.setattr(recipe_module, "RECIPES", tmp_path / "recipes")
+    (tmp_path / "recipes" / "data").mkdir(parents=True)
+    text = '[data]\nsource = "body"\ntarget = "title"\nmax_source_tokens = 7\n[data.files]\ntrain = "other.jsonl"\n'
+    (tmp_path / "recipes" / "data" / "other.toml").write_text(text)
+    files = {split: f"{split}.jsonl" for split in ("train", "validation", "test")}
+    section = DataSection(
+        files=files, source="text", target="title", also=["other"], prefix="tldr: ", max_source_tokens=9
+    )
+    corpus = load_corpus(section, tmp_path)
+    assert [len(corpus[split]) for split in ("train", "validation", "test")] == [9, 2, 3]
+    assert corpus["train"]["source"][3:5] == ["tldr: train text 3", "tldr: body 0"]
+    assert data_section("other", section).max_source_tokens == 9, "lengths belong to the model"
+    with pytest.raises(RecipeError, match=r"no recipe file 'othr'; did you mean other\?"):
+        Recipe.from_dict({"model": {"name": "bart"}, "training": {"max_steps": 1},
+                          "data": {"files": files, "also": ["othr"]}})  # fmt: skip
 
 
 def test_several_references_are_kept_and_the_first_is_the_target():
@@ -268,6 +326,15 @@ def test_random_starts_are_encoded_as_the_start_tokenizer_cuts(tmp_path):
     assert random["input_ids"][:] == [
         cut(text, example_id=name).input_ids for name, text in zip("abcd", texts, strict=True)
     ]
+    # A prefix stays where it is, behind the start token, and takes its room.
+    said = rows.map(lambda row: {"source": "word1 word2 " + row["source"]})
+    prefixed = encode(
+        said, tokenizer, DataSection(**options, starts="random", starts_seed=5, prefix="word1 word2 ")
+    )
+    shorter = StartTokenizer(tokenizer, 8, "random", seed=5)
+    for ids, name, text in zip(prefixed["input_ids"], "abcd", texts, strict=True):
+        first, *rest = shorter(text, example_id=name).input_ids
+        assert ids == [first, *tokenizer.convert_tokens_to_ids(["word1", "word2"]), *rest]
     beginning = encode(rows, tokenizer, DataSection(**options))
     assert all(len(ids) == 10 and ids[0] == 0 and ids[-1] == 2 for ids in beginning["input_ids"])
     assert random["input_ids"][:] != beginning["input_ids"][:]
@@ -281,6 +348,40 @@ def test_a_target_that_stands_in_the_source_can_be_dropped():
     assert not prepare_row(row, DataSection(files={"all": "a.jsonl"}, source="text", target="title"))[
         "reason"
     ]
+
+
+def test_training_can_ask_for_targets_that_stand_in_what_is_read(tmp_path):
+    rows = [
+        {"text": "oil rose on monday and gold fell again", "title": "oil rose on monday"},  # both trigrams
+        {
+            "text": "gold fell again and oil rose on monday",
+            "title": "oil rose on monday",
+        },  # after the fifth word
+        {
+            "text": "oil rose on monday and gold fell again",
+            "title": "oil rose on monday and then silver",
+        },  # 3 of 5
+        {"text": "oil rose on monday and gold fell again", "title": "crude went up"},
+    ]
+    write(tmp_path / "a.jsonl", rows)
+    section = DataSection(files={"train": "a.jsonl"}, source="text", target="title", validation="train", test="train",
+                          min_copied=0.6, copied_words=5)  # fmt: skip
+    corpus = load_corpus(section, tmp_path)
+    assert corpus["train"]["target"][:] == [rows[0]["title"], rows[2]["title"]]
+    reason = "under 60% of the target in the first 5 words of the source"
+    assert corpus.dropped["train"] == {reason: 2}
+    assert len(corpus["test"]) == 4  # held-out articles stay as they are
+    assert len(load_corpus(dataclasses.replace(section, copied_words=None), tmp_path)["train"]) == 3
+    for wrong, sentence in [
+        ({"min_copied": 1.5}, "min_copied is 1.5"),
+        ({"min_copied": 0.0}, "copied_words says"),
+    ]:
+        with pytest.raises(RecipeError, match=sentence):
+            Recipe(
+                ModelSection("t5"),
+                dataclasses.replace(section, **wrong),
+                training=TrainingSection(max_steps=1),
+            )
 
 
 def test_an_article_loses_its_furniture_and_a_summary_keeps_its_sentences_apart():

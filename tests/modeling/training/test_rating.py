@@ -16,6 +16,7 @@ from summarily.modeling.bleurt.modeling_bleurt import UNKNOWN, BleurtForScoring
 from summarily.modeling.bleurt.tokenization_bleurt import PairTokenizer
 from summarily.modeling.training.recipe import PairSource, RatingSection, Recipe, load_recipe
 from summarily.modeling.training.tasks.rating import (
+    SHARPNESS,
     Rated,
     RatingTask,
     agreement,
@@ -57,6 +58,15 @@ def data(tmp_path_factory) -> Path:
             for row, (a, b) in enumerate(pairs)
         ],
     )  # fmt: skip
+    write(
+        folder / "duels.jsonl.gz",
+        [
+            {
+                "reference": a, "better": f"{a} {b}", "worse": b, "split": "validation" if row < 4 else "train",
+            }
+            for row, (a, b) in enumerate(pairs)
+        ],
+    )  # fmt: skip
     return folder
 
 
@@ -69,6 +79,7 @@ PEOPLE = {
     "high": 5.0,
 }
 METRICS = {"file": "signals.jsonl.gz", "split": "split"}
+DUELS = {"file": "duels.jsonl.gz", "candidate": "better", "worse": "worse", "split": "split"}
 
 
 def recipe(pairs=PEOPLE, steps=6, **sections) -> Recipe:
@@ -110,7 +121,7 @@ def test_ratings_are_brought_to_one_scale_and_signals_to_mean_0_and_deviation_1(
 
 def test_a_joined_pair_has_the_mean_of_its_parts():
     pairs = [Rated(f"first {n}", f"second {n}.", [n / 9, UNKNOWN]) for n in range(10)]
-    for first, second, labels, _ in join_pairs(pairs, 20, random.Random(0)):
+    for first, second, labels, *_ in join_pairs(pairs, 20, random.Random(0)):
         numbers = [int(word.strip(".")) for word in first.split() if word.strip(".").isdigit()]
         assert 2 <= len(numbers) <= 4
         assert numbers == [int(word.strip(".")) for word in second.split() if word.strip(".").isdigit()]
@@ -136,9 +147,54 @@ def test_the_loss_is_a_sum_over_known_labels(tokenizer):
     batch = collate_pairs(tokenizer, make_rows(tokenizer, pairs, 64))
     with torch.no_grad():
         loss = RatingTask.loss(None, model, batch)
-        logits = model(**{key: batch[key] for key in batch if key != "labels"}).logits
+        logits = model(**{key: batch[key] for key in batch if key not in ("labels", "duels")}).logits
     expected = (logits[0, 0] - 0.5) ** 2 + (logits[0, 2] - 1) ** 2 + logits[1, 1] ** 2
     torch.testing.assert_close(loss, expected)
+
+
+def test_a_duel_costs_what_its_outcome_surprises(tokenizer):
+    model = new_model().eval()
+    pairs = [Rated("Snow fell.", "Snow fell.", [], None, "a b"), Rated("a", "b", [0.5, UNKNOWN, UNKNOWN])]
+    rows = make_rows(tokenizer, pairs, 64)
+    batch = collate_pairs(tokenizer, rows)
+    assert batch["duels"].tolist() == [[1, 2]] and batch["labels"].shape == (1, 3)
+    assert len(rows[0]["input_ids"]) == batch["attention_mask"][1:].sum()
+    with torch.no_grad():
+        loss = RatingTask.loss(None, model, batch)
+        logits = model(**{key: batch[key] for key in batch if key not in ("labels", "duels")}).logits
+        alone = RatingTask.loss(None, model, collate_pairs(tokenizer, rows[:1]))
+    surprise = torch.log1p(torch.exp(-SHARPNESS * (logits[1, 0] - logits[2, 0])))
+    torch.testing.assert_close(loss, (logits[0, 0] - 0.5) ** 2 + surprise)
+    torch.testing.assert_close(alone, surprise)
+
+
+def test_duels_are_won_by_the_higher_score(tokenizer, monkeypatch):
+    model = new_model()
+    pairs = [
+        Rated("a", "b b b", [], None, "b"),
+        Rated("a", "b", [], None, "b b"),
+        Rated("a", "b", [], None, "b"),
+    ]
+
+    def by_length(input_ids, attention_mask, **others):
+        return type("Output", (), {"logits": attention_mask.sum(1, keepdim=True).float()})
+
+    monkeypatch.setattr(model, "forward", by_length)
+    found = agreement(model, make_rows(tokenizer, pairs, 64), tokenizer)
+    assert found["won"] == pytest.approx(100 / 3), "a draw is not won"
+    assert "spearman" not in found
+
+
+def test_duels_are_learned_beside_ratings(data, tokenizer, tmp_path):
+    pairs = [DUELS, PEOPLE]
+    rating = {"pairs": pairs, "joined": 4, "max_tokens": 64}
+    learned = recipe(rating=rating, steps=30, evaluation={"select": "won"}, batch={"tokens": 1200})
+    result = train(learned, tmp_path / "run", data=data)
+    assert 0 <= result.best_score <= 100
+    rows = make_rows(tokenizer, read_pairs(PairSource(**DUELS), data, []), 64)
+    after = BleurtForScoring.from_pretrained(tmp_path / "run/hub")
+    assert agreement(after, rows, tokenizer)["won"] > agreement(new_model(), rows, tokenizer)["won"]
+    assert after.config.outputs == 1
 
 
 def test_agreement_is_over_what_every_row_has(tokenizer, monkeypatch):
@@ -195,7 +251,14 @@ def test_a_run_goes_on_from_another_and_keeps_the_outputs_that_it_taught(data, t
         ({"rating": {"pairs": [{"file": "no.jsonl"}]}}, "there is no file"),
         ({"data": {"max_source_tokens": 64}}, "data.max_source_tokens is 64, but rating does not read it"),
         ({"batch": {"tokens": 32}}, r"must hold one example of rating.max_tokens = 64 tokens"),
-        ({"evaluation": {"select": "rouge1"}}, "rating is chosen by 'loss' or 'spearman'"),
+        ({"evaluation": {"select": "rouge1"}}, "rating is chosen by 'loss' or 'spearman' or 'won'"),
+        ({"evaluation": {"select": "won"}}, "no rating.pairs has duels"),
+        ({"rating": {"pairs": [DUELS | {"rating": "score"}], "max_tokens": 64}}, "duels .* have no rating"),
+        ({"rating": {"pairs": [DUELS | {"split": None}], "max_tokens": 64}}, "and need a split"),
+        (
+            {"rating": {"pairs": [DUELS], "max_tokens": 64}, "batch": {"tokens": 100}},
+            "twice rating.max_tokens = 128",
+        ),
     ],
 )
 def test_mistakes_are_named(change, message, data, tmp_path):
@@ -205,5 +268,6 @@ def test_mistakes_are_named(change, message, data, tmp_path):
 
 def test_the_recipes_of_the_package_say_what_they_did_when_the_study_trained():
     signals, ratings = load_recipe("bleurt_signals"), load_recipe("bleurt_ratings")
+    assert load_recipe("bleurt_summaries").rating.has_duels
     assert (signals.task, ratings.task) == ("rating", "rating")
     assert signals.rating.max_tokens == ratings.rating.max_tokens == 256 and ratings.rating.joined == 1500

@@ -226,6 +226,26 @@ def test_the_folder_for_the_hub_loads(corpus, tmp_path):
     assert answer.entity in ("@entity1", "@entity2")
 
 
+def test_a_run_goes_on_from_a_reader(corpus, tmp_path):
+    first = train(recipe("cross", corpus, max_steps=2), tmp_path / "first")
+    values = recipe("cross", corpus, max_steps=1).to_dict()
+    values["reading"]["start"] = str(tmp_path / "first/hub")
+    with pytest.raises(RecipeError, match=r"take encoder out of model\.config"):
+        reading_module.build_reader(Recipe.from_dict(values), READINGS, tmp_path)
+    values["model"]["config"] = {}
+    reader = reading_module.build_reader(Recipe.from_dict(values), READINGS, tmp_path)
+    stored = load_file(tmp_path / "first/hub/model.safetensors")
+    state = reader.state_dict()
+    assert all(torch.equal(state[name], tensor.float()) for name, tensor in stored.items())
+    assert {p.dtype for p in reader.parameters()} == {torch.float32}
+    assert any(p.requires_grad for p in reader.parameters())
+    second = train(Recipe.from_dict(values), tmp_path / "second")
+    assert second.step == 1 and second.scores.keys() == first.scores.keys()
+    values["model"]["name"] = "summarily-cloze-reader"
+    with pytest.raises(RecipeError, match=r"is a summarily-cross-reader, but model\.name"):
+        reading_module.build_reader(Recipe.from_dict(values), READINGS, tmp_path)
+
+
 def test_words_start_with_their_vectors(tmp_path):
     reader = reading_module.build_reader(recipe("cloze"), READINGS, tmp_path)
     row = reader.tokenizer.convert_tokens_to_ids("snowed")

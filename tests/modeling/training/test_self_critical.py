@@ -41,6 +41,7 @@ from summarily.modeling.training.self_critical import (
 from summarily.modeling.training.tokenizers import train_tokenizer
 from summarily.modeling.training.train import train
 from summarily.support.errors import RecipeError
+from tests.launching import launch
 from tests.modeling.tiny_bart import roughen, tiny_bart
 
 from .plain_rewards import echo_of_the_source, first_word_is_a, not_a_number, one_too_many
@@ -458,20 +459,17 @@ def test_killed_and_resumed_a_run_ends_bit_for_bit_the_same(tiny, data, tmp_path
 
 def test_two_processes_learn_what_one_does(tiny, data, tmp_path):
     """With gamma 0 no chance is left in the loss, so that the curves can be compared; with rewards both take part."""
-    launch = [sys.executable, "-m", "accelerate.commands.launch", "--multi_gpu", "--num_processes", "2",
-              "--num_machines", "1", "--mixed_precision", "no", "--dynamo_backend", "no", "--main_process_port", "0",
-              "-m", "summarily", "train", "--data", str(data)]  # fmt: skip
     training = {"max_steps": 6, "normalize": "examples"}
     likelihood = tiny(self_critical=REINFORCED | {"rl_gamma": 0.0, "rl_gamma_end": 0.0}, training=training)
     rewarded = tiny(self_critical=REINFORCED | {"reward_workers": 1}, training=training)
     train(likelihood, tmp_path / "one", data=data)
+    commands = []
     for name, recipe in (("two", likelihood), ("rewarded", rewarded)):
         (tmp_path / f"{name}.toml").write_text(toml(recipe))
-        command = [*launch, str(tmp_path / f"{name}.toml"), "--output", str(tmp_path / name)]
-        environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-        done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=1800)
-        assert done.returncode == 0, done.stderr
-        assert len(final_state(tmp_path / name)["random"]) == 2
+        place = ["--data", str(data), "--output", str(tmp_path / name)]
+        commands.append(["train", str(tmp_path / f"{name}.toml"), *place])
+    launch(*commands)
+    assert [len(final_state(tmp_path / name)["random"]) for name in ("two", "rewarded")] == [2, 2]
     curves = [
         [line["loss"] for line in log_lines(tmp_path / run) if "loss" in line] for run in ("one", "two")
     ]

@@ -95,3 +95,11 @@ def test_the_vocabulary_is_no_larger_than_asked():
         train_tokenizer(TEXTS, TokenizerSection(kind="bpe", vocabulary_size=100))
     with pytest.raises(ValueError, match="nothing to train"):
         train_tokenizer(TEXTS, TokenizerSection())
+
+
+@pytest.mark.parametrize("kind", ["word", "copy", "bpe"])
+def test_a_line_at_the_end_changes_nothing(kind):
+    tokenizer = train_tokenizer(["Snow fell in Oslo"] * 3, TokenizerSection(kind=kind, vocabulary_size=300))
+    plain = tokenizer("Snow fell").input_ids
+    assert tokenizer("Snow fell\n").input_ids == tokenizer("\n Snow fell \n\n").input_ids == plain
+    assert tokenizer("Snow\nfell\n").input_ids[-1] == tokenizer.eos_token_id

@@ -65,4 +65,8 @@ def test_nothing_and_too_much_are_answered_with_sentences(page):
 def test_it_fits_a_phone(phone):
     ready(phone)
     check_phone(phone)
+    name = phone.locator("#results tbody th").first
+    assert name.inner_text() == "dot_product" and name.bounding_box()["height"] < 60, (
+        "a name of two lines at most"
+    )
     take_picture(phone, "attention_phone")

@@ -13,12 +13,12 @@ from summarily.studies.apes import experiments
 from summarily.support.cloze.entities import Entities
 from summarily.support.cloze.recognition import Mention
 from summarily.support.sample import SYSTEMS, load_sample
-from tests.modeling.training.test_cloze_corpus import data_folder, write_rows
+from tests.modeling.training.test_cloze_corpus import cnndm_folder, write_rows
 
 
 @pytest.fixture
 def data(tmp_path):
-    folder = data_folder(tmp_path / "data")
+    folder = cnndm_folder(tmp_path / "data")
     rows = load_sample()[:6]
     documents = [
         {"doc_id": str(i), "source": row["source"], "references": [row["references"][0], row["good"]]}
@@ -60,6 +60,7 @@ def test_study_runs_and_goes_on_where_it_was(data, tmp_path, capsys, monkeypatch
     printed = capsys.readouterr().out
     report = (tmp_path / "run/STUDY.md").read_text()
     assert "| gold | " in report and "rows-summeval-overlap: done" in printed
+    assert "known quality: CNN/DailyMail's test split" in report
     assert "by number of references" in report and "in the article per different one" in report
     stored = json.loads((tmp_path / "run/people-summeval-overlap.json").read_text())
     assert set(stored["correlations"]) == {"relevance", "consistency", "coherence", "fluency"}
@@ -69,6 +70,40 @@ def test_study_runs_and_goes_on_where_it_was(data, tmp_path, capsys, monkeypatch
     assert main([*command, "--parts", "rows,people", "--articles", "5"]) == 0
     assert "done" not in capsys.readouterr().out
     assert main([*command, "--parts", "everything"]) == 2
+
+
+def test_entities_found_are_measured_against_a_judge(tmp_path, capsys):
+    data = cnndm_folder(tmp_path / "data")
+    command = ["study", "apes", "--data", str(data), "--output", str(tmp_path / "run"), "--parts", "entities"]
+    assert main(command) == 2 and "needs --judge" in capsys.readouterr().err
+    assert main([*command, "--judge", "spacy-small", "--judged", "5"]) == 0
+    found = json.loads((tmp_path / "run/entities.json").read_text())
+    assert found["references"] == 1
+    assert found["found"]["as written, the reference alone"]["recall"] == 100, "it judges itself"
+    assert "## Names that are found" in (tmp_path / "run/STUDY.md").read_text()
+
+
+def test_recall_and_precision_are_of_mentions_that_touch():
+    names = {
+        "Ann Lee met Bob in Oslo.": ["Ann Lee", "Bob", "Oslo"],
+        "Small Ann met Bob.": ["Ann"],
+        "ann lee met bob in oslo.": [],
+        "Ann lee met Bob in oslo.": ["Ann lee"],
+    }
+    document = experiments.Document("Small Ann met Bob.", "Ann Lee met Bob in Oslo.")
+
+    def judge(texts):
+        return [[Mention(name, "PERSON") for name in names[text]] for text in texts]
+
+    def ours(texts):
+        return [[Mention(name, "PERSON") for name in names[text] if name != "Bob"] for text in texts]
+
+    found = experiments.entities_found([document], judge, ours)
+    written = found["as written, the reference alone"]
+    assert (written["recall"], written["precision"], written["mentions"]) == (pytest.approx(200 / 3), 100, 2)
+    assert found["lower-cased, the reference alone"]["recall"] == 0
+    assert found["lower-cased, and names of the source"]["mentions"] == 1
+    assert found["lower-cased, and names and capitals of the source"]["mentions"] == 1
 
 
 def test_shuffling_keeps_every_word_and_whole_names():

@@ -7,9 +7,11 @@ import json
 
 import pytest
 
+from summarily.modeling.training.building import build_model, load_vectors
 from summarily.modeling.training.cloze_corpus import split_of
+from summarily.modeling.training.recipe import load_recipe
 from summarily.studies.copying import news
-from summarily.studies.copying.learning_to_copy import load_vectors
+from summarily.support.errors import RecipeError
 
 
 def article(i: int) -> dict:
@@ -102,3 +104,14 @@ def test_vectors_start_the_words_that_have_one(tmp_path):
     )
     assert (after[ids["unicorn"]] == before[ids["unicorn"]]).all() and (after[0] == 0).all()
     assert after[ids["Cat"]][2] / after[ids["Cat"]][0] == pytest.approx(3.0)
+    (tmp_path / "none.vec").write_text("2 3\nhorse 1 2 3\ncow -1 0 1\n")  # fastText's form
+    with pytest.raises(RecipeError, match="no vector for any word"):
+        load_vectors(model, tokenizer, str(tmp_path / "none.vec"))
+    (tmp_path / "wide.txt").write_text("cat 1 2 3 4\n")
+    with pytest.raises(RecipeError, match=r"4 dimensions, .* model 3; set model\.config.embedding_size=4"):
+        load_vectors(model, tokenizer, str(tmp_path / "wide.txt"))
+    recipe = load_recipe(
+        "apeso_news", [f"model.word_vectors={tmp_path / 'toy.txt'}", "model.config.embedding_size=3"]
+    )
+    started = build_model(recipe, tokenizer).get_input_embeddings().weight.detach()
+    assert started[ids["Cat"]][2] / started[ids["Cat"]][0] == pytest.approx(3.0)

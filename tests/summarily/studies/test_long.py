@@ -1,168 +1,157 @@
-"""The study of long documents is resumable, and its tables say what its cells stored."""
+"""The study of long documents is resumable, its runs differ in one thing, and its tables say what they stored."""
 
 from __future__ import annotations
 
 import argparse
-import gzip
 import json
+import lzma
 
-import numpy as np
 import pytest
-import torch
-from transformers import (
-    AutoConfig,
-    AutoModelForSeq2SeqLM,
-    AutoTokenizer,
-    BartConfig,
-    BartForConditionalGeneration,
-)
+from transformers import AutoModelForSeq2SeqLM, AutoTokenizer, T5ForConditionalGeneration
 
-from summarily.modeling.training.random_starts import StartTokenizer
-from summarily.modeling.training.recipe import TokenizerSection
+from summarily.modeling.training.recipe import TokenizerSection, load_recipe
 from summarily.modeling.training.tokenizers import train_tokenizer
 from summarily.studies.long import study
-
-TINY = (
-    "data.limits.train=6",
-    "data.limits.test=4",
-    "generation.max_new_tokens=6",
-    "data.max_target_tokens=20",
-)
+from summarily.support.shipped import merged
+from tests.modeling.tiny_t5 import T5_SIZES, tiny_t5
+from tests.summarily.studies.small_study import run_here
 
 
 def paper(i: int) -> dict:
-    body = " ".join(f"Sentence {n} of paper {i} is about windows and tokens." for n in range(40 + i))
-    sections = [
-        {"heading": None, "text": "The abstract, by mistake."},
-        {"heading": "1 Introduction", "text": body},
-    ]
-    return {"id": str(i), "abstract": f"Paper {i} is about windows of {i} tokens.", "sections": sections}
+    body = " ".join(f"Sentence {n} of paper {i} is about windows <cit> and tokens." for n in range(40 + i))
+    return {"id": str(i), "article": body, "abstract": f"Paper {i} is about windows.\nIt has {i} tokens."}
 
 
 @pytest.fixture
 def data(tmp_path):
     folder = tmp_path / "data" / "long"
     folder.mkdir(parents=True)
-    for name, papers in (("train", range(60)), ("dev", range(100, 108))):
-        with gzip.open(folder / f"arxiv_{name}.jsonl.gz", "wt") as file:
+    for split, papers in (("train", range(12)), ("validation", range(20, 24)), ("test", range(30, 36))):
+        with lzma.open(folder / f"pubmed_{split}.jsonl.xz", "wt") as file:
             file.writelines(json.dumps(paper(i)) + "\n" for i in papers)
     return str(tmp_path / "data")
 
 
 @pytest.fixture
-def denoiser(tmp_path):
-    texts = [paper(i)["sections"][1]["text"] for i in range(5)]
-    section = TokenizerSection(kind="bpe", special_tokens="bart", vocabulary_size=320)
-    tokenizer = train_tokenizer(texts, section, max_length=64)
-    torch.manual_seed(0)
-    config = BartConfig(vocab_size=len(tokenizer), d_model=16, encoder_layers=2, decoder_layers=1,
-                        encoder_attention_heads=2, decoder_attention_heads=2, encoder_ffn_dim=16, decoder_ffn_dim=16,
-                        max_position_embeddings=64)  # fmt: skip
-    BartForConditionalGeneration(config).half().save_pretrained(tmp_path / "denoiser")
-    tokenizer.save_pretrained(tmp_path / "denoiser")
-    return str(tmp_path / "denoiser")
+def base(tmp_path):
+    section = TokenizerSection(kind="word", min_frequency=1, vocabulary_size=T5_SIZES["vocab_size"])
+    tokenizer = train_tokenizer([f"summarize : {paper(i)['article']}" for i in range(3)], section)
+    model: T5ForConditionalGeneration = tiny_t5(pad_token_id=0, eos_token_id=1)
+    model.save_pretrained(tmp_path / "base")
+    tokenizer.save_pretrained(tmp_path / "base")
+    return str(tmp_path / "base")
 
 
-def test_a_study_trains_scores_and_goes_on(tmp_path, data, denoiser, monkeypatch, capsys):
-    variants = {
-        "led-512": study.Variant("led", 128, 16, thesis="43.9 / 16.5 / 38.8 (1024)"),
-        "led-512-random-starts": study.Variant("led", 128, 16, starts="random"),
-    }
-    monkeypatch.setattr(study, "VARIANTS", variants)
+def options(tmp_path, data, base, *more):
     parser = argparse.ArgumentParser()
     study.add_arguments(parser)
-    settings = [argument for override in TINY for argument in ("--set", override)]
-    options = parser.parse_args(
-        ["--steps", "2", "--denoiser", denoiser, "--output", str(tmp_path / "out"), "--data", data, *settings]
-    )
-    assert study.run(options) == 0
-    stored = json.loads((tmp_path / "out" / "study.json").read_text())
-    assert list(stored["rows"]) == [
-        "first 130 words of the body", "abstract of another paper", "led-512", "led-512-random-starts",
+    settings = [
+        f"model.name={base}", "data.max_target_tokens=20", "generation.max_new_tokens=6", "adapter.rank=2",
+        "training.precision=fp32", "data.min_source_words=1", "data.min_target_words=1", "schedule.warmup_steps=1",
     ]  # fmt: skip
-    row = stored["rows"]["led-512"]
-    assert row["step"] == 2 and len(row["per_example"]["sms"]) == stored["documents"] == 4
-    assert row["losses"]["own"] != row["losses"]["exchanged"]
-    result = json.loads((tmp_path / "out" / "led-512" / "result.json").read_text())
-    assert row["losses"]["own"] == pytest.approx(result["scores"]["loss"], abs=1e-3), "float16 weights"
-    assert "normalised start" in stored["correlations"]["led-512-random-starts"]
+    chosen = [argument for override in settings for argument in ("--set", override)]
+    place = ["--output", str(tmp_path / "out"), "--data", data, "--papers", "8", "--summaries", "4"]
+    return parser.parse_args([*place, *more, *chosen])
+
+
+def test_a_study_trains_scores_and_goes_on(tmp_path, data, base, monkeypatch, capsys):
+    variants = {
+        "led-512": study.Variant(64, 8, thesis="43.9 / 16.5 / 38.8 (1024, arXiv)"),
+        "led-4096": study.Variant(256, 8),
+    }
+    monkeypatch.setattr(study, "VARIANTS", variants)
+    ran = run_here(monkeypatch, study)
+    given = options(tmp_path, data, base)
+    assert study.run(given) == 0
+    assert ran == ["led-512-seed-0", "led-4096-seed-0", "led-512-seed-1", "led-4096-seed-1"]
+    stored = json.loads((tmp_path / "out" / "study.json").read_text())
+    rows = stored["rows"]
+    assert (stored["test_papers"], rows["led-512"]["summaries"], rows["led-512"]["steps"]) == (6, 4, 2)
+    seeds = [
+        json.loads((tmp_path / "out" / f"led-512-seed-{seed}" / "losses.json").read_text()) for seed in (0, 1)
+    ]
+    assert rows["led-512"]["losses"] == pytest.approx([sum(pair) / 2 for pair in zip(*seeds, strict=True)])
+    assert seeds[0] != seeds[1]
+    test = stored["tests"]["By input length, beginning starts"]["led-4096"]
+    means = [sum(rows[name]["losses"]) / 6 for name in ("led-4096", "led-512")]
+    assert test["difference"] == pytest.approx(means[0] - means[1])
     table = (tmp_path / "out" / "study.md").read_text()
-    assert (
-        "43.9 / 16.5 / 38.8" in table
-        and "sms|" in table
-        and "| led-512-random-starts | normalised start |" in table
+    assert "## By input length, beginning starts" in table and "By window" not in table
+    assert "43.9 / 16.5 / 38.8" in table and "units:sentences" in table and "stemmer:yes" in table
+    # A row's loss is that of the model alone with its paper.
+    hub = merged(tmp_path / "out" / "led-512-seed-0" / "hub")
+    model, tokenizer = AutoModelForSeq2SeqLM.from_pretrained(hub), AutoTokenizer.from_pretrained(hub)
+    row = paper(30)
+    source = "summarize: " + row["article"].replace("<cit>", " ")
+    inputs = tokenizer(source, return_tensors="pt", truncation=True, max_length=64)
+    labels = tokenizer(text_target=row["abstract"], return_tensors="pt", truncation=True, max_length=20)
+    assert seeds[0][0] == pytest.approx(
+        float(model.eval()(**inputs, labels=labels["input_ids"]).loss), abs=2e-3
     )
-    assert "2 steps" in table and "**Do they read?**" in table and "beside" in table
-    for name in ("by_length.png", "by_document.png"):
-        assert (tmp_path / "out" / name).stat().st_size > 1000
     capsys.readouterr()
-    assert study.run(options) == 0
-    assert "started" not in capsys.readouterr().out, "finished cells are not run again"
+    assert study.run(given) == 0
+    assert len(ran) == 4, "finished cells are not run again"
 
 
-@pytest.mark.parametrize(
-    ("variant", "kind", "fields"),
-    [
-        (study.Variant("bart", 64), "bart", {}),
-        (study.Variant("led", 128, 32), "summarily-led", {"attention_window": 32, "max_encoder_position_embeddings": 128}),
-        (study.Variant("red", 128, layers=("lsh",), attention="random"), "summarily-red", {"attention_types": ["lsh"] * 2}),
-        (study.Variant("red", 128, layers=("lsh", "local")), "summarily-red", {"attention_types": ["lsh", "local"]}),
-    ],
-)  # fmt: skip
-def test_every_variant_starts_from_the_denoiser(tmp_path, denoiser, variant, kind, fields):
-    place = study.make_base(variant, denoiser, tmp_path)
-    config = AutoConfig.from_pretrained(place)
-    assert config.model_type == kind and {name: getattr(config, name) for name in fields} == fields
-    assert len(AutoTokenizer.from_pretrained(place)) == config.vocab_size
-    written = (place / "config.json").stat().st_mtime_ns
-    assert study.make_base(variant, denoiser, tmp_path) == place
-    assert (place / "config.json").stat().st_mtime_ns == written, "made once"
-
-
-def test_a_variant_from_scratch_has_none_of_the_denoisers_weights(tmp_path, denoiser):
-    trained, scratch = (
-        AutoModelForSeq2SeqLM.from_pretrained(study.make_base(variant, denoiser, tmp_path)).state_dict()
-        for variant in (study.Variant("led", 128, 32), study.Variant("led", 128, 32, pretrained=False))
-    )
-    name = "model.decoder.layers.0.fc1.weight"
-    assert not torch.equal(trained[name], scratch[name])
-
-
-def test_names_of_bases_tell_variants_apart():
-    by_base = {}
-    for variant in study.VARIANTS.values():
-        by_base.setdefault(variant.base, set()).add(variant._replace(starts="", thesis=""))
-    assert all(len(variants) == 1 for variants in by_base.values())
+def test_runs_differ_in_one_thing():
+    cells = study.make_cells(list(study.VARIANTS), papers=1000, summaries=200)
+    recipes = {cell.name: load_recipe(cell.recipe, cell.overrides) for cell in cells}
+    assert len(recipes) == 2 * len(study.VARIANTS)
+    for name, recipe in recipes.items():
+        variant = study.VARIANTS[name.partition("-seed-")[0]]
+        assert recipe.model.encoder == ("own" if variant.window is None else "led")
+        assert recipe.model.config.get("attention_window") == variant.window
+        assert (recipe.data.max_source_tokens, recipe.data.starts) == (variant.length, variant.starts)
+        # The same four papers in every step: as many as a pool that is sorted by length, and as fit.
+        assert (recipe.batch.pool, recipe.batch.max_examples, recipe.training.max_steps) == (4, 4, 250)
+        assert recipe.batch.tokens >= 4 * (variant.length + recipe.data.max_target_tokens)
+        same = recipes["led-512-seed-0"]
+        for section in ("adapter", "optimizer", "schedule", "batch", "generation"):
+            assert getattr(recipe, section) == getattr(same, section)
     assert all(name in study.VARIANTS for names, base, _ in study.GROUPS.values() for name in (*names, base))
 
 
-def test_normalised_starts_are_those_of_the_tokenizer(denoiser):
-    tokenizer = AutoTokenizer.from_pretrained(denoiser)
-    sources = [paper(i)["sections"][1]["text"] for i in range(4)]
-    tokens = [len(tokenizer(text, add_special_tokens=False)["input_ids"]) for text in sources]
-    documents = study.Documents(["a", "b", "c", "d"], sources, [""] * 4, tokens, ["x"])
-    cut = StartTokenizer(tokenizer, 128, "random")
-    expected = [
-        cut(text, example_id=name).normalised_start for text, name in zip(sources, "abcd", strict=True)
-    ]
-    assert study.normalised_starts(documents, 128) == pytest.approx(expected)
-    assert np.ptp(expected) > 0
+def test_the_order_of_papers_does_not_depend_on_their_length():
+    from summarily.modeling.training.collators import TokenBatches
+
+    orders = []
+    for cut in (5, 50):
+        rows = [{"input_ids": [i] * min(cut, 7 * i % 60 + 1), "labels": [1]} for i in range(16)]
+        batches = TokenBatches(rows, tokens=10_000, max_examples=4, pool=4, seed=3)
+        steps = [batch.rows for batch, _ in zip(batches.start(), range(4), strict=False)]
+        orders.append([{row["input_ids"][0] for row in step} for step in steps])
+    assert orders[0] == orders[1]
 
 
-def test_the_reading_follows_the_numbers():
-    def row(score, own=6.0, exchanged=6.0):
-        return {"scores": {"rouge1": score}, "losses": {"own": own, "exchanged": exchanged}}
+def test_baselines_are_as_long_as_abstracts_and_positions_are_chosen_on_validation():
+    ends = "Snow fell on hills. Nothing was said. A dog barked. Nobody came. The airport of Oslo was closed by snow."
+    papers = study.Papers(
+        [ends, "One. Two."],
+        ["x", "y"],
+        [(ends, "Snow closed the airport of Oslo.")] * 3,
+        ["a b c d. e.", "f g."],
+    )
+    assert study.best_position(papers.validation, 1) == (0, 1)
+    assert study.best_position([(ends, "Snow fell on hills.")] * 3, 1) == (1, 0)
+    found = study.baselines(papers, others=())
+    assert found["first 4 words"] == ["Snow fell on hills.", "One. Two."]
+    [name] = [name for name in found if "by position" in name]
+    assert name.startswith("first 0 and last 1")
+    assert found["abstract of another paper"] == ["a b c d. e.", "f g."]
+    assert study.position("One. Two. Three.", 2, 2) == "One.\nTwo.\nThree.", "no sentence twice"
 
-    rows = {
-        "first 130 words of the body": {"scores": {"rouge1": 0.30}},
-        "bart-512": row(0.20, exchanged=6.1),
-        "led-512": row(0.25),
-    }
-    title = "LED against BART at equal length"
-    tests = {key: {} for key in study.GROUPS} | {title: {"led-512": 0.01}}
-    clear = study.reading({"rows": rows, "tests": tests})
-    assert "clearly different in ROUGE-1: led-512 +5.0" in clear[0] and "5.0 apart" in clear[0]
-    assert "by 0.000 to 0.100 nats (bart-512)" in clear[1]
-    assert "led-512, has ROUGE-1 25.0, beside 30.0 by the first 130 words" in clear[2]
-    unclear = study.reading({"rows": rows, "tests": tests | {title: {"led-512": 0.2}}})
-    assert "no clear difference" in unclear[0]
+
+def test_a_model_stands_beside_the_baselines(tmp_path, data, monkeypatch):
+    monkeypatch.setattr(
+        study, "baselines", lambda papers: {"first words": [text[:20] for text in papers.sources]}
+    )
+    papers = study.load_papers(data, 4, ["data.min_source_words=1", "data.min_target_words=1"])
+    assert len(papers.sources) == 4 and "<cit>" not in papers.sources[0]
+    found = study.score_model("lead", papers, tmp_path)
+    gain = found["table"]["first words"]["gain"]["rouge1"]
+    means = [found["table"][name]["scores"]["rouge1"] for name in ("lead", "first words")]
+    assert gain[0] == pytest.approx(means[0] - means[1]) and gain[1] <= gain[0] <= gain[2]
+    text = study.markdown(
+        {"papers": 8, "test_papers": 0, "rows": {}, "tests": {}, "signatures": [], "model": found}
+    )
+    assert "## `lead` beside baselines, 4 test papers" in text and "| first words |" in text

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from summarily.metrics import load
-from summarily.studies.news import lead
+from summarily.studies.baselines import lead
 from summarily.studies.oracle import oracle
 from summarily.support.sample import load_sample
 

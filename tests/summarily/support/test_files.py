@@ -7,6 +7,7 @@ import threading
 from pathlib import Path
 
 import pytest
+from safetensors import SafetensorError
 
 from summarily.support import files
 from summarily.support.errors import FileError
@@ -48,6 +49,13 @@ def test_a_file_is_synced_before_it_takes_its_name(tmp_path, events):
     (kind, temporary), *rest = events
     assert kind == "sync" and "scores.json" in temporary and rest == [("rename", temporary)]
     assert (tmp_path / "scores.json").read_text() == "{}"
+
+
+def test_what_is_synced_is_the_whole_content(tmp_path, monkeypatch):
+    sizes = []
+    monkeypatch.setattr(os, "fsync", lambda descriptor: sizes.append(os.fstat(descriptor).st_size))
+    write_atomically(tmp_path / "scores.json", "é" * 5)
+    assert sizes == [10]
 
 
 def test_a_file_has_the_usual_rights(tmp_path):
@@ -167,6 +175,23 @@ def test_a_folder_that_could_not_be_made_is_made_the_next_time(tmp_path):
     assert not (tmp_path / "made").exists()
     make_folder_once(tmp_path / "made", lambda folder: (folder / "a").write_text("1"))
     assert [file.name for file in (tmp_path / "made").iterdir()] == ["a"]
+
+
+@pytest.mark.parametrize("error", [OSError(28, "No space left on device"), SafetensorError("File too large")])
+def test_a_folder_that_the_disk_refuses_is_refused_in_a_sentence(tmp_path, error):
+    """Found by make faults: the library that writes tensors has an error of its own for a full disk."""
+
+    def write(folder):
+        raise error
+
+    told = r"made cannot be made \(.*(No space|too large).*\); give SUMMARILY_CACHE a folder"
+    with pytest.raises(FileError, match=told):
+        make_folder_once(tmp_path / "made", write)
+    (tmp_path / "file").write_text("")
+    with pytest.raises(FileError, match="Not a directory"):
+        make_folder_once(tmp_path / "file" / "cache" / "made", lambda folder: None)
+    with pytest.raises(KeyError):  # a fault of ours is not one of the disk
+        make_folder_once(tmp_path / "made", lambda folder: {}["nothing"])
 
 
 def test_a_folder_has_one_writer_until_it_is_done(tmp_path):

@@ -2,11 +2,22 @@
 
 import collections
 import re
+from collections.abc import Collection, Sequence
+from pathlib import Path
+from typing import Any, Literal
 
 import pytest
 
 from summarily.support.errors import InputError, InputTypeError
-from summarily.support.inputs import checked_text, literal, parse_json, read_json, read_text, rows_of
+from summarily.support.inputs import (
+    check_types,
+    checked_text,
+    literal,
+    parse_json,
+    read_json,
+    read_text,
+    rows_of,
+)
 
 
 @pytest.mark.parametrize("values", [["a", "b"], ("a", "b"), (text for text in "ab"), {"a": 1, "b": 2}.keys()])
@@ -100,3 +111,66 @@ def test_files_of_json_and_text(tmp_path):
     for read in (read_json, read_text):
         with pytest.raises(InputError, match=r"x\.json is not UTF-8 \(byte 2\); convert it first\.$"):
             read(file)
+
+
+class Metric:
+    def __init__(
+        self, free=None, size: int = 1, share: float = 0.5, name: str | None = None, on: bool = True,
+        types: Sequence[str] = (), words: bool | Collection[str] = True, rows: list[str] | None = None,
+        options: dict[str, int] | None = None, old: "int | None" = None, model: str | Path = "m",
+        kind: Literal["a"] = "a", anything: Any = None, later: "NotKnownHere" = None, none: None = None,  # noqa: F821
+    ): ...  # fmt: skip
+
+
+FITS = {
+    "free": [1, "a", None],
+    "size": [1, -1],
+    "share": [0.5, 1],
+    "name": ["a", None],
+    "on": [True, False],
+    "types": [["a"], ("a",), []],
+    "words": [True, ["a"], ("a",)],
+    "rows": [["a"], None],
+    "options": [{}, {"a": 1}, None],
+    "old": [1, None],
+    "model": ["m", Path("m")],
+    "kind": ["a", 3],
+    "anything": [1, "a", None],
+    "later": [1, "a"],
+    "none": [None],
+}
+REFUSED = {
+    "size": [1.5, "1", None, True, [1]],
+    "share": ["0.5", None, False],
+    "name": [1, True, ["a"]],
+    "on": [1, "True", None, 0.0],
+    "types": ["a", 3, None, {"a": 1}],
+    "words": [1, None, 0.5],
+    "rows": [("a",), "a", True],
+    "options": [["a"], "a"],
+    "old": ["1", True],
+    "model": [3, None],
+    "none": [0, ""],
+}
+
+
+@pytest.mark.parametrize(("name", "value"), [(name, value) for name in FITS for value in FITS[name]])
+def test_a_value_of_its_type_is_taken(name, value):
+    check_types(Metric, {name: value})
+
+
+@pytest.mark.parametrize(("name", "value"), [(name, value) for name in REFUSED for value in REFUSED[name]])
+def test_a_value_of_another_type_is_refused_by_name(name, value):
+    message = rf"^{name} is {re.escape(repr(value))}, a {type(value).__name__}; expected .*\.$"
+    with pytest.raises(InputTypeError, match=message):
+        check_types(Metric, {name: value})
+
+
+def test_every_option_is_looked_at_and_objects_are_not():
+    good = {name: values[0] for name, values in FITS.items()}
+    check_types(Metric, good)
+    for name, values in REFUSED.items():
+        with pytest.raises(InputTypeError, match=f"^{name} is "):
+            check_types(Metric, {**good, name: values[0]})
+    check_types(Metric, {"size": object(), "unknown": "refused elsewhere"})
+    check_types(Metric, {})

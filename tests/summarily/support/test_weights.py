@@ -12,6 +12,7 @@ import pytest
 
 from summarily.metrics import MissingRequirement
 from summarily.support import weights
+from summarily.support.errors import FileError
 from summarily.support.requirements import pip_install
 
 
@@ -375,3 +376,45 @@ def test_what_is_shared_cannot_be_changed():
     for shared, name in ((weights.WEIGHTS["minilm"], "files"), (weights.Resolved("a", "a@1"), "revision")):
         with pytest.raises(dataclasses.FrozenInstanceError):
             setattr(shared, name, None)
+
+
+def _model(weight=1.0, buffer=1.0, device="cpu"):
+    import torch
+
+    model = torch.nn.Linear(1, 1, device=device)
+    model.register_buffer("mask", torch.full((2,), buffer, device=device))
+    model.register_buffer("places", torch.arange(2, device=device))
+    with torch.no_grad():
+        model.weight.fill_(weight)
+        model.bias.zero_()
+    return model
+
+
+def test_weights_are_finite_and_buffers_are_numbers():
+    for model in (_model(), _model(buffer=float("-inf")), _model(float("nan"), float("nan"), "meta")):
+        weights.check_finite(model, "m")
+    for wrong in (float("nan"), float("inf"), float("-inf")):
+        with pytest.raises(FileError, match=r"^m cannot be used: its weight weight is not finite\.$"):
+            weights.check_finite(_model(wrong), "m")
+    with pytest.raises(FileError, match=r"^m cannot be used: its weight mask is not finite\.$"):
+        weights.check_finite(_model(buffer=float("nan")), "m")
+
+
+def test_tensors_are_loaded_to_the_cpu_and_nothing_is_executed(tmp_path):
+    import torch
+
+    path = tmp_path / "state.pt"
+    torch.save({"a": torch.arange(3), "b": [1, "x"]}, path)
+    loaded = weights.load_tensors(path)
+    assert loaded["a"].tolist() == [0, 1, 2] and loaded["b"] == [1, "x"]
+    torch.save({"a": _model()}, path)  # a class would have to be imported and built
+    with pytest.raises(
+        FileError,
+        match=r"state\.pt cannot be loaded: it is damaged, or a pickle that holds more than tensors",
+    ):
+        weights.load_tensors(path)
+    path.write_bytes(b"PK half a zip")
+    with pytest.raises(FileError, match=r"state\.pt cannot be loaded: "):
+        weights.load_tensors(path)
+    with pytest.raises(FileNotFoundError):
+        weights.load_tensors(tmp_path / "gone.pt")

@@ -52,6 +52,15 @@ def people(*names: str) -> Entities:
 # --- the paper's example ------------------------------------------------------------------------------------
 
 
+def test_figure_3_with_its_article():
+    """The recogniser misses Arsenal at the start of the summary; the article's names are found by string."""
+    article = (
+        "Aaron Ramsey scored the only goal as Arsenal won at Burnley. The win keeps Arsenal in the race for the EPL title, "
+        "four points behind Chelsea."
+    )
+    assert readable(make_cloze(SUMMARY, source=article)) == FIGURE
+
+
 def test_figure_3_from_the_list_of_entities():
     cloze = make_cloze(SUMMARY, names=["Arsenal", "Burnley", "EPL", "Aaron Ramsey", "Chelsea"])
     assert readable(cloze) == FIGURE
@@ -342,6 +351,51 @@ def test_a_sentence_that_never_ends_is_asked_around_each_blank():
         assert "Name" not in question.text and "Oslo" not in question.text, "no part of a name is left"
     middle = next(q for q in cloze.questions if q.answer == plain["Namejj"])
     assert f"{plain['Nameji']} of {plain['Oslo']} and @placeholder of {plain['Oslo']}" in middle.text
+
+
+@pytest.mark.parametrize(
+    ("longest", "expected"),
+    [
+        (40, "It snowed and snowed and snowed in @placeholder."),
+        (39, "owed and snowed in @placeholder."),  # from 39 // 2 characters before the name
+    ],
+)
+def test_a_sentence_that_ends_exactly_at_the_limit_is_asked_whole(longest, expected, monkeypatch):
+    monkeypatch.setattr(questions, "LONGEST_SENTENCE", longest)
+    text = "It snowed and snowed and snowed in Oslo."
+    assert len(text) == 40
+    [question] = make_cloze(text, names=["Oslo"]).questions
+    assert question.text == expected
+
+
+@pytest.mark.parametrize(
+    ("longest", "expected"),
+    [
+        (
+            20,
+            [
+                "@placeholder met @entity1 and @entity2 ",
+                "@entity0 met @placeholder and @entity2 ",
+                "t @entity1 and @placeholder saw ",  # "Dan" would not be whole
+                "d @entity2 saw @placeholder near ",  # nor would "Eve"
+                " @entity3 near @placeholder.",
+            ],
+        ),
+        (
+            12,
+            ["@placeholder met @entity1 ", None, " and @placeholder sa", None, None],
+        ),  # nor "Bob" before "Cat"
+    ],
+)
+def test_of_an_endless_sentence_what_stands_around_a_name_is_asked(longest, expected, monkeypatch):
+    """By hand: half of the limit before the name, the limit in all, and no part of another name."""
+    monkeypatch.setattr(questions, "LONGEST_SENTENCE", longest)
+    names = ["Ann", "Bob", "Cat", "Dan", "Eve"]
+    cloze = make_cloze("Ann met Bob and Cat saw Dan near Eve.", names=names)
+    found = [question.text for question in cloze.questions]
+    assert [question.answer for question in cloze.questions] == [f"@entity{n}" for n in range(5)]
+    for text, wanted in zip(found, expected, strict=True):
+        assert wanted is None or text == wanted
 
 
 def test_a_name_longer_than_any_sentence_is_asked_whole():

@@ -21,6 +21,20 @@ def test_types_are_the_papers():
     assert found[4] == (), "money, dates and mountains are not asked about"
 
 
+def test_vectors_that_nobody_reads_are_not_computed(monkeypatch):
+    """Which is a third of the time; a recogniser that does read them keeps them."""
+    import spacy
+
+    own = Recogniser("spacy-small", None, 1)
+    assert recognition._pipeline(own.path).pipe_names == ["ner"]
+    listening = spacy.blank("en")
+    listening.add_pipe("tok2vec")
+    model = {"@architectures": "spacy.Tok2VecListener.v1", "width": 96}
+    listening.add_pipe("ner", config={"model": {"tok2vec": model}})
+    monkeypatch.setattr(spacy, "load", lambda path, exclude: listening)
+    assert recognition._pipeline("listening").pipe_names == ["tok2vec", "ner"]
+
+
 def test_a_text_is_read_once(monkeypatch, tmp_path):
     read: list[str] = []
     original = recognition.recognise
@@ -62,6 +76,22 @@ def test_a_long_text_is_read_in_pieces_that_lose_nothing(monkeypatch):
         Recogniser("spacy-small", None, 1)([text])[0]
         == (Mention("Angela Merkel", "PERSON"), Mention("Oslo", "GPE")) * 5
     )
+
+
+@pytest.mark.parametrize(
+    ("longest", "text", "expected"),
+    [
+        (21, "Snow fell. Rain fell. Hail fell.", ["Snow fell. Rain fell.", "Hail fell."]),
+        (20, "Snow fell. Rain fell. Hail fell.", ["Snow fell.", "Rain fell.", "Hail fell."]),
+        (11, "Snow fell. ", ["Snow fell. "]),
+        (10, "Snow fell. ", ["Snow fell."]),
+        (10, "x" * 20, ["x" * 10] * 2),
+        (10, "x" * 25, ["x" * 10, "x" * 10, "x" * 5]),
+    ],
+)
+def test_what_ends_exactly_at_the_limit_is_one_piece(longest, text, expected, monkeypatch):
+    monkeypatch.setattr(recognition, "_LONGEST_PIECE", longest)
+    assert list(_pieces(text)) == expected
 
 
 def test_a_model_that_is_not_here_says_how_to_get_it():

@@ -1,4 +1,6 @@
-"""What `Score.explain` returns, as a picture: aligned words, transport arrows, questions, matched n-grams.
+"""What `Score.explain` returns, as a picture in HTML: aligned words, transport arrows, questions, matched n-grams.
+
+Spaces show it, and notebooks; `metrics/plots.py` draws the same with matplotlib.
 
 The picture follows from the kind of explanation, not from the name of the metric, so a new metric that explains itself
 in one of these forms is drawn without a line here, and any other is listed.

@@ -1,7 +1,7 @@
 """Capital letters for text that has lost them, from cased text of the same kind.
 
 Lower-cased text ruins entity recognition. A word gets the spelling it has most often inside the sentences of the cased
-texts; words they do not have stay as they are. Not part of the metric: use it on data that come lower-cased.
+texts; words they do not have stay as they are.
 """
 
 from __future__ import annotations
@@ -10,8 +10,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable
 
-from summarily.support.cloze.questions import sentences_of
-from summarily.support.text import sentence_spans
+from summarily.support.text import sentence_spans, sentences_of
 
 _WORD = re.compile(r"[^\W\d_]+(?:['’.-][^\W\d_]+)*")
 
@@ -43,3 +42,17 @@ class Truecaser:
             pieces += [restored[done:start], restored[start : start + 1].upper(), restored[start + 1 : end]]
             done = end
         return "".join([*pieces, restored[done:]])
+
+
+def restored(texts: Iterable[str], cased: Iterable[str]) -> list[str]:
+    """The texts, those without any capital with the capitals that their words have in `cased`.
+
+    Example:
+        >>> restored(["angela merkel left oslo", "Snow fell in oslo"], ["He met Angela Merkel in Oslo."])
+        ['Angela Merkel left Oslo', 'Snow fell in oslo']
+    """
+    found = list(texts)
+    if any(text.islower() for text in found):
+        truecase = Truecaser(text for text in cased if not text.islower())
+        found = [truecase(text) if text.islower() else text for text in found]
+    return found
