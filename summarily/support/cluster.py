@@ -387,10 +387,11 @@ def _started(address: str | None, workers: int | None) -> Iterator[tuple[Any, in
     logging.getLogger("ray.data").setLevel(logging.CRITICAL)  # errors are raised too
     own = not ray.is_initialized()
     if own:
-        if (
-            address is None
-        ):  # else every pool of workers is announced as an error (ray-project/ray issue 53727)
+        if address is None:
+            # else every pool of workers is announced as an error (ray-project/ray issue 53727)
             os.environ.setdefault("RAY_BACKEND_LOG_LEVEL", "fatal")
+            # Ray's 15 lets anything else on the machine go before the workers, which hardly begin on a busy one
+            os.environ.setdefault("RAY_worker_niceness", "0")
         cpus = None if address else (workers or max(1, (os.cpu_count() or 2) - 1)) + 1
         try:
             ray.init(
