@@ -367,7 +367,7 @@ def _ours(error: BaseException) -> SummarilyError:
     while link is not None:
         inner = getattr(link, "cause", None)  # Ray's word for what was raised elsewhere
         if isinstance(inner, SummarilyError):
-            return inner
+            return type(inner)(str(inner).partition("\nFailed to ")[0])  # Ray adds advice on retries
         link = inner if isinstance(inner, BaseException) else link.__cause__
     told = [line for line in str(error).splitlines() if "summarily.support.errors." in line]
     return FailedRunError(f"Ray gave up: {told[-1].strip() if told else first_line(error)}")

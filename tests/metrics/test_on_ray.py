@@ -72,7 +72,7 @@ def test_two_workers_have_the_numbers_of_one_process_to_the_last_bit(tmp_path, r
 def test_a_row_that_cannot_be_scored_stops_a_run_with_its_number(tmp_path, ray):
     rows = [*ROWS[:30], {**ROWS[0], "prediction": None}]
     table = write(tmp_path / "table", rows, ())
-    with pytest.raises(InputError, match=r"row 30: .*on_error='skip'"):
+    with pytest.raises(InputError, match=r"row 30: .*\(on_error='skip'\)\.$"):
         score_on_ray(table, ROUGE, output=tmp_path / "scores.parquet", window=10, workers=1)
     assert not (tmp_path / "scores.parquet").exists()
 
