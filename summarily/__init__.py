@@ -17,8 +17,10 @@ from summarily.support.version import __version__
 if TYPE_CHECKING:
     from summarily.metrics.comparison import Comparison, compare
     from summarily.metrics.hooks import compute_metrics, reward
+    from summarily.metrics.on_ray import score_on_ray
     from summarily.metrics.scorecard import Scorecard, score
     from summarily.metrics.streaming import score_stream, scorer
+    from summarily.modeling.generation.on_ray import summarize_on_ray
     from summarily.modeling.generation.summarizer import Summarizer, checkpoint, summarize
     from summarily.support.sample import load_sample
 
@@ -27,6 +29,7 @@ _WHERE = {
     "compare": "summarily.metrics.comparison",
     "Scorecard": "summarily.metrics.scorecard",
     "score_stream": "summarily.metrics.streaming",
+    "score_on_ray": "summarily.metrics.on_ray",
     "scorer": "summarily.metrics.streaming",
     "Comparison": "summarily.metrics.comparison",
     "compute_metrics": "summarily.metrics.hooks",
@@ -35,6 +38,7 @@ _WHERE = {
     "Summarizer": "summarily.modeling.generation.summarizer",
     "checkpoint": "summarily.modeling.generation.summarizer",
     "summarize": "summarily.modeling.generation.summarizer",
+    "summarize_on_ray": "summarily.modeling.generation.on_ray",
 }
 
 __all__ = [
@@ -49,9 +53,11 @@ __all__ = [
     "register",
     "reward",
     "score",
+    "score_on_ray",
     "score_stream",
     "scorer",
     "summarize",
+    "summarize_on_ray",
 ]
 
 

@@ -29,6 +29,7 @@ from summarily.support.errors import (
     SummarilyWarning,
     first_line,
 )
+from summarily.support.parsers import add_engine, check_engine
 from summarily.support.processes import is_main, leave
 from summarily.support.progress import say, speaking
 from summarily.support.version import __version__
@@ -194,8 +195,9 @@ def _add_score(commands: Any) -> None:
         "--on-error",
         default="stop",
         choices=["stop", "skip"],
-        help="with --stream: what to do at a row that cannot be scored (default: %(default)s)",
+        help="with --stream or --engine: what to do at a row that cannot be scored (default: %(default)s)",
     )
+    add_engine(parser)
     parser.set_defaults(run=_score)
 
 
@@ -263,11 +265,12 @@ def _score(options: argparse.Namespace) -> int:
     say("loading the metrics")
     from summarily.metrics.scorecard import score
 
-    if options.stream:
+    check_engine(options)
+    if options.stream or options.engine:
         say("scoring row by row")
         return _score_stream(options)
     if options.on_error != "stop":
-        raise InputError("--on-error goes with --stream.")
+        raise InputError("--on-error goes with --stream or --engine.")
     references, sources, table = references_of(options)
     if options.sample:
         predictions = table[options.sample]
@@ -303,19 +306,27 @@ def _score_stream(options: argparse.Namespace) -> int:
 
     if not options.data or options.predictions or options.references or options.sources or options.sample:
         raise InputError(
-            "--stream reads a table: a jsonl, csv or parquet file, a folder of them, or a data set by name."
+            "--stream and --engine read a table: a jsonl, csv or parquet file (for --engine parquet), a folder of them, or "
+            "(for --stream) a data set by name."
         )
-    card = score_stream(
-        options.data,
-        selection(options),
-        options.preset,
-        options.confidence,
-        Columns(options.prediction_column, options.reference_column, options.source_column),
-        options.json,
-        options.on_error,
-        split=options.split,
-        config=options.config,
-    )
+    if options.engine and not options.json:
+        raise InputError(
+            "--engine needs --json FILE.parquet for the scores, in a folder that every machine sees."
+        )
+    asked = {
+        "metrics": selection(options),
+        "preset": options.preset,
+        "confidence": options.confidence,
+        "columns": Columns(options.prediction_column, options.reference_column, options.source_column),
+        "output": options.json,
+        "on_error": options.on_error,
+    }
+    if options.engine:
+        from summarily.metrics.on_ray import score_on_ray
+
+        card = score_on_ray(options.data, address=options.address, workers=options.workers, **asked)
+    else:
+        card = score_stream(options.data, split=options.split, config=options.config, **asked)
     print(card.table(signatures=not options.no_signatures))
     if options.json:
         print(f"\nrows written to {options.json}")

@@ -11,8 +11,12 @@ checkpoint was written; on a CPU the final weights are bit for bit those of a ru
 The output folder holds `checkpoints/`, `log.jsonl` (one line for each logged step and evaluation), `tensorboard/`,
 `tokenizer/`, `recipe.json`, `predictions.jsonl` and `result.json` of the test split, and `hub/`, ready to publish.
 
-Of a stock Accelerate config, the number of processes and `gradient_accumulation_steps` hold: the batch of a
-step is the recipe's, whatever the number of processes and passes.
+Of a stock Accelerate config, kinds of processes and machines and `gradient_accumulation_steps` hold: the batch of a
+step is the recipe's, whatever the number of processes and passes. On several machines the same command is started on
+each, from any folder, with the same recipe and data and an output folder that all see (CPUs too, by gloo):
+
+    accelerate launch --multi_gpu --num_machines 2 --num_processes 2 --machine_rank 0 --main_process_ip ADDRESS \\
+        --main_process_port 29500 -m summarily train news --output /shared/runs/news
 
 Limits: data parallelism only (no FSDP, DeepSpeed or tensor parallelism), and every process reads the whole of
 a stream.

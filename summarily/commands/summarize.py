@@ -11,6 +11,7 @@ from typing import Any
 from summarily.support.documents import documents_in, read_document
 from summarily.support.errors import InputError
 from summarily.support.files import write_atomically
+from summarily.support.parsers import add_engine, check_engine
 from summarily.support.progress import say
 from summarily.support.sample import load_sample
 from summarily.support.tables import TABLE_ENDINGS, column, read_lines, read_table
@@ -53,6 +54,13 @@ def add_parser(commands: Any) -> None:
         )
     parser.add_argument("--trust-remote-code", action="store_true", help="allow the checkpoint's own code")
     parser.add_argument("--output", metavar="FILE", help="write jsonl with file, text and summary to FILE")
+    parser.add_argument(
+        "--on-error",
+        default="stop",
+        choices=["stop", "skip"],
+        help="with --engine: what to do at a row that holds no text (default: %(default)s)",
+    )
+    add_engine(parser)
     parser.set_defaults(run=_run)
 
 
@@ -64,6 +72,11 @@ def _run(options: Any) -> int:
     for name in PENALTIES:
         if (value := getattr(options, name)) is not None and not 0 <= value < float("inf"):
             raise InputError(f"--{name} {value}: a penalty is a number of at least 0.")
+    check_engine(options)
+    if options.engine:
+        return _on_ray(options)
+    if options.on_error != "stop":
+        raise InputError("--on-error goes with --engine.")
     named = _texts(options)
     texts = [text for _, text in named]
     say(f"loading {options.model}")
@@ -72,15 +85,13 @@ def _run(options: Any) -> int:
     if options.sample:
         print(f"An article of the bundled sample:\n\n{texts[0]}\n\nIts summary by {options.model}:\n")
     summarizer = Summarizer(options.model, trust_remote_code=options.trust_remote_code)
-    asked = {"num_beams": options.beams} | {name: getattr(options, name) for name in PENALTIES}
-    generation = {name: value for name, value in asked.items() if value is not None}
     say(f"summarizing {len(texts):,} text{'s' if len(texts) > 1 else ''}")
     summaries = summarizer(
         texts,
         max_length=options.max_length,
         batch_size=options.batch_size,
         long=options.long or _how_to_read(summarizer, named, options.model),
-        **generation,
+        **_search(options),
     )
     if not options.output:
         _show(named, summaries)
@@ -91,6 +102,40 @@ def _run(options: Any) -> int:
     )
     write_atomically(options.output, "\n".join(rows) + "\n")
     print(f"{len(summaries)} summaries written to {options.output}")
+    return 0
+
+
+def _search(options: Any) -> dict[str, Any]:
+    """What was said about the search; the rest is as the checkpoint says."""
+    asked = {"num_beams": options.beams} | {name: getattr(options, name) for name in PENALTIES}
+    return {name: value for name, value in asked.items() if value is not None}
+
+
+def _on_ray(options: Any) -> int:
+    if len(options.files) != 1 or options.sample or options.lines:
+        raise InputError("--engine reads one parquet file, a folder of them, or a pattern in quotes.")
+    if not options.output:
+        raise InputError(
+            "--engine needs --output FILE.parquet for the summaries, in a folder that every machine sees."
+        )
+    from summarily.modeling.generation.on_ray import summarize_on_ray
+
+    asked = {"max_length": options.max_length, "long": options.long}
+    done = summarize_on_ray(
+        options.files[0],
+        options.model,
+        options.column,
+        options.output,
+        options.on_error,
+        address=options.address,
+        workers=options.workers,
+        trust_remote_code=options.trust_remote_code,
+        batch_size=options.batch_size,
+        **{name: value for name, value in asked.items() if value is not None},
+        **_search(options),
+    )
+    left_out = f", {done.errors:,} left out" if done.errors else ""
+    print(f"{done.rows:,} summaries written to {options.output}{left_out}")
     return 0
 
 

@@ -6,6 +6,8 @@ import argparse
 from collections.abc import Callable
 from typing import Any
 
+from summarily.support.errors import InputError
+
 
 class LazyParser(argparse.ArgumentParser):
     """A sub-command's parser that gets its arguments when the sub-command is the one asked for.
@@ -27,3 +29,43 @@ class LazyParser(argparse.ArgumentParser):
         if fill is not None:
             fill(self)
         return super().parse_known_args(args, namespace)
+
+
+# --- where the work is done ---------------------------------------------------------------------------------
+
+
+def add_engine(parser: argparse.ArgumentParser) -> None:
+    """The options of commands that can work on a cluster.
+
+    Example:
+        >>> parser = argparse.ArgumentParser()
+        >>> add_engine(parser)
+        >>> parser.parse_args(["--engine", "ray", "--workers", "4"]).workers
+        4
+    """
+    parser.add_argument(
+        "--engine",
+        choices=["ray"],
+        help="work on parquet files (one, a folder, a quoted pattern, s3://...) with a pool of processes, which Ray keeps "
+        "running; a run that was stopped goes on",
+    )
+    parser.add_argument(
+        "--address",
+        metavar="ADDRESS",
+        help="with --engine: of the Ray cluster, auto for the one of this machine (default: this machine alone)",
+    )
+    parser.add_argument(
+        "--workers",
+        type=int,
+        metavar="N",
+        help="with --engine: processes (default: one for each CPU but one)",
+    )
+
+
+def check_engine(options: argparse.Namespace) -> None:
+    """Refuse what goes with --engine alone."""
+    for name in ("address", "workers"):
+        if getattr(options, name) is not None and not options.engine:
+            raise InputError(f"--{name} goes with --engine ray.")
+    if options.engine and getattr(options, "stream", False):
+        raise InputError("--engine ray streams by itself; leave --stream out.")

@@ -112,7 +112,8 @@ def _parquet(path: Path, columns: Sequence[str]) -> Iterator[Row]:
     import pyarrow.parquet
 
     try:
-        with pyarrow.parquet.ParquetFile(path) as file:
+        # What pyarrow buffers ahead it keeps to the end of the file.
+        with pyarrow.parquet.ParquetFile(path, pre_buffer=False) as file:
             present = [name for name in file.schema_arrow.names if name in columns]
             if not present:
                 raise InputError(

@@ -16,6 +16,7 @@ from summarily.metrics.resampling import mean_intervals
 from summarily.metrics.streaming import Columns, ExactSum, poisson_draws, score_stream, scorer
 from summarily.support.errors import FileError, InputError
 from summarily.support.sample import load_sample
+from summarily.support.streams import stream_table
 from tests.metrics import tiny
 
 
@@ -284,6 +285,17 @@ def test_the_command_streams(tmp_path, capsys):
     assert main(["score", table, "--stream", "--metrics", "rouge", "--json", str(output)]) == 0
     assert "60 rows" in capsys.readouterr().out and output.is_file()
     assert main(["score", "--stream", "--sample"]) == 2
-    assert "--stream reads a table" in capsys.readouterr().err
+    assert "--stream and --engine read a table" in capsys.readouterr().err
     assert main(["score", table, "--on-error", "skip"]) == 2
     assert not list(Path(tmp_path).glob("*.partial"))
+
+
+def test_of_a_parquet_file_no_more_is_held_than_a_part(tmp_path):
+    file = tmp_path / "rows.parquet"
+    generator = np.random.default_rng(0)
+    with pyarrow.parquet.ParquetWriter(file, pyarrow.schema([("text", pyarrow.string())])) as writer:
+        for _ in range(40):
+            writer.write_table(pyarrow.table({"text": [generator.bytes(500).hex() for _ in range(100)]}))
+    before = pyarrow.total_allocated_bytes()
+    held = [pyarrow.total_allocated_bytes() - before for _ in stream_table(str(file), ["text"])]
+    assert len(held) == 4000 and max(held) < file.stat().st_size / 2

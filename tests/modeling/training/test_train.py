@@ -4,6 +4,7 @@ import json
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 import textwrap
@@ -641,6 +642,40 @@ def test_two_processes_have_the_loss_curve_of_one(model, two_processes, data, tm
     result = json.loads((together / "result.json").read_text())
     assert result["scores"]["loss"] == pytest.approx(alone.scores["loss"], abs=1e-5)
     assert result["scores"]["rouge1"] == pytest.approx(alone.scores["rouge1"], abs=1e-5)
+
+
+@pytest.mark.slow
+def test_two_machines_have_the_loss_curve_of_one(tiny, data, tmp_path):
+    """Two launchers with working folders of their own, each with the stock config of its machine."""
+    recipe = tiny(dropout=0.0, training={"max_steps": 6})
+    path = tmp_path / "tiny.toml"
+    path.write_text(toml(recipe))
+    train(recipe, tmp_path / "one", data=data)
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    machines = []
+    for rank in range(2):
+        folder = tmp_path / f"machine-{rank}"
+        folder.mkdir()
+        config = {
+            "compute_environment": "LOCAL_MACHINE", "distributed_type": "MULTI_GPU", "num_machines": 2, "num_processes": 2,
+            "machine_rank": rank, "main_process_ip": "127.0.0.1", "main_process_port": port, "mixed_precision": "no",
+            "rdzv_backend": "static", "same_network": True, "main_training_function": "main",
+            "gradient_accumulation_steps": 2,
+        }  # fmt: skip
+        (folder / "accelerate.yaml").write_text(yaml.safe_dump(config))
+        command = [sys.executable, "-m", "accelerate.commands.launch", "--config_file", "accelerate.yaml",
+                   "-m", "summarily", "train", str(path), "--data", str(data), "--output", str(tmp_path / "two")]  # fmt: skip
+        environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+        machines.append(
+            subprocess.Popen(command, cwd=folder, env=environment, stderr=subprocess.PIPE, text=True)
+        )
+    for machine in machines:
+        _, told = machine.communicate(timeout=900)
+        assert machine.returncode == 0, told
+    assert len(final_state(tmp_path / "two")["random"]) == 2  # both took part
+    assert losses(tmp_path / "two") == pytest.approx(losses(tmp_path / "one"), abs=1e-5)
 
 
 @pytest.mark.parametrize("encoder", ["own", "led", "red"])
