@@ -53,6 +53,9 @@ def score_on_ray(
     Example:
         >>> card = score_on_ray("outputs/*.parquet", "rouge", output="scores.parquet")  # doctest: +SKIP
         >>> print(card.table())  # doctest: +SKIP
+        >>> score_on_ray("nowhere/*.parquet", "rouge")  # before anything is started
+        Traceback (most recent call last):
+        summarily.support.errors.InputError: nowhere/*.parquet is no parquet file, nor a folder or a pattern of parquet files.
     """
     names = columns or Columns()
     rows = Table.of(table)

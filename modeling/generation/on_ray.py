@@ -54,6 +54,9 @@ def summarize_on_ray(
 
     Example:
         >>> summarize_on_ray("articles/*.parquet", output="summaries.parquet")  # doctest: +SKIP
+        >>> summarize_on_ray("nowhere/*.parquet")  # before anything is started
+        Traceback (most recent call last):
+        summarily.support.errors.InputError: nowhere/*.parquet is no parquet file, nor a folder or a pattern of parquet files.
     """
     rows = Table.of(table)
     described = {
