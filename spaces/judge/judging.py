@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from html import escape
 
@@ -105,7 +105,7 @@ def compared(answers: Mapping[str, str | None]) -> dict[str, tuple[float, float]
         >>> compared(dict.fromkeys(QUESTIONS, "Summary 2"))["overall"]
         (0.0, 1.0)
     """
-    _check_all(answers)
+    _check_all(answers, SHARES)
     return {question: SHARES[str(answer)] for question, answer in answers.items()}
 
 
@@ -114,14 +114,18 @@ def rated(
 ) -> dict[str, tuple[float, float]]:
     """Ratings from 1 to 5 of both summaries."""
     for side, answers in (("summary 1", first), ("summary 2", second)):
-        _check_all(answers, f" of {side}")
+        _check_all(answers, SCALE, f" of {side}")
     return {question: (float(first[question] or 0), float(second[question] or 0)) for question in QUESTIONS}
 
 
-def _check_all(answers: Mapping[str, object], of: str = "") -> None:
+def _check_all(answers: Mapping[str, object], choices: Iterable[object], of: str = "") -> None:
     missing = [question for question in QUESTIONS if not answers.get(question)]
     if missing:
         raise InputError(f"Please answer {' and '.join(missing)}{of} before you go on.")
+    known = list(choices)
+    for question, answer in answers.items():
+        if answer not in known:
+            raise InputError(f"{answer!r:.60} is no answer to {question}{of}; choose one of {known}.")
 
 
 def record(session: Session, answers: Mapping[str, tuple[float, float]]) -> Session:

@@ -126,3 +126,14 @@ def test_the_desk_is_not_opened_by_a_program():
     from summarily.spaces import build
 
     assert not build("judge").get_api_info()["named_endpoints"]
+
+
+def test_an_answer_that_no_button_gives_is_refused():
+    with pytest.raises(InputError, match=r"1 is no answer to .*; choose one of \['Summary 1'"):
+        judging.compared(dict.fromkeys(judging.QUESTIONS, 1))
+    rated = dict.fromkeys(judging.QUESTIONS, 3)
+    with pytest.raises(
+        InputError, match=r"9 is no answer to .* of summary 2; choose one of \[1, 2, 3, 4, 5\]"
+    ):
+        judging.rated(rated, dict.fromkeys(judging.QUESTIONS, 9))
+    assert judging.rated(rated, rated)["overall"] == (3.0, 3.0)
