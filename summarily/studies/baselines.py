@@ -43,11 +43,6 @@ def rouge_of(texts: Sequence[str], references: Sequence[Any]) -> Any:
     return score(list(texts), list(references), metrics=metrics, confidence=0.95, progress=False)["rouge"]
 
 
-def lead_rouge(sources: Sequence[str], references: Sequence[Any]) -> Any:
-    """The ROUGE of the first three sentences."""
-    return rouge_of([lead(source) for source in sources], references)
-
-
 def published_cells(places: int = 1) -> Mapping[str, list[str]]:
     """The rows of published systems: name, and ROUGE-1, 2 and Lsum as they stand in a table.
 
