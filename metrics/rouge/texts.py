@@ -219,20 +219,20 @@ class Reader:
         return text.encode("ascii", "replace").translate(_CLEAN).decode("ascii")
 
     def _tokens(self, text: str) -> list[str]:
-        if self._quick(text):
+        if self.ascii or self._quick(text):
             tokens = self._clean(text).split()
         else:
             tokens = [_unicode_form(word) for word in self._pattern().findall(text)]
         return tokens if self.stems is None else [self.stems[token] for token in tokens]
 
     def _quick(self, text: str) -> bool:
-        return self.ascii or (self.unicode and text.isascii())
+        return self.unicode and text.isascii()
 
     def _pattern(self) -> Any:
         return _unicode_token() if self.unicode else _WHITE_SPACE_TOKEN
 
     def _lines(self, text: str) -> list[list[str]]:
-        if self._quick(text):
+        if self.ascii or self._quick(text):
             lines = [tokens for line in self._clean(text).split("\n") if (tokens := line.split())]
             stems = self.stems
             return lines if stems is None else [[stems[token] for token in line] for line in lines]
