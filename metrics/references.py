@@ -22,10 +22,10 @@ def combined(
             the first of equals; or the "mean" of each.
 
     Example:
-        >>> combined([(0.18, 0.9, 0.1), (0.5, 0.5, 0.5)], "max")
-        (0.5, 0.9, 0.5)
-        >>> combined([(0.18, 0.9, 0.1), (0.5, 0.5, 0.5)], "best")
-        (0.5, 0.5, 0.5)
+        >>> combined([(0.4, 0.6), (0.5, 0.3)], "max")
+        (0.5, 0.6)
+        >>> combined([(0.4, 0.6), (0.5, 0.3)], "best")
+        (0.5, 0.3)
     """
     one_of("multi_reference", rule, RULES)
     if rule == "best":

@@ -167,3 +167,9 @@ def test_what_is_shared_cannot_be_changed():
     for shared, name in ((Example("a", ("b",)), "source"), (Signature("m"), "fields")):
         with pytest.raises(dataclasses.FrozenInstanceError):
             setattr(shared, name, None)
+
+
+def test_a_score_prints_and_compares_what_it_says_not_how_it_would_explain():
+    one = Score("told", {"told": [1.0]}, Signature("told"), explainer=lambda i: None)
+    other = Score("told", {"told": [1.0]}, Signature("told"))
+    assert one == other and repr(one) == repr(other) and "explainer" not in repr(one)

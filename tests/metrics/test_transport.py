@@ -242,3 +242,11 @@ def test_few_problems_are_solved_where_they_are(monkeypatch):
     assert not any(in_threads(here, range(16), threads=2))
     monkeypatch.setenv("OMP_NUM_THREADS", "2")
     assert not any(in_threads(here, range(16)))
+
+
+def test_costs_in_half_precision_are_added_in_double():
+    """A thousand costs of .1 in float16 are as many of the number nearest to it, not what float16 makes of their sum."""
+    costs = np.full((1, 1000), 0.1, np.float16)
+    plan = emd_plan([1000], np.ones(1000, int), costs)
+    assert plan.cost == pytest.approx(float(np.float16(0.1)), rel=1e-12)
+    assert isinstance(plan.flows[0].distance, float)

@@ -354,6 +354,9 @@ def test_unmarked_pieces_are_those_that_touch_a_word():
     assert [encoded.tokens[i] for i in kept.positions] == ["<s>", "snow", "2", "in", "</s>"]
     without = Encoded(encoded.ids, encoded.tokens, None, encoded.special, False)
     assert len(Keep(frozenset(), False, False)(without, text).positions) == 6, "all but the full stop"
+    # The shortest word that a piece can continue has one letter.
+    short = text_of("<s> a sh </s>", special="<s> </s>", offsets=[(0, 0), (0, 1), (1, 3), (0, 0)])
+    assert Keep(frozenset(), False, False)(short, "ash").positions == [0, 1, 3]
 
 
 def test_ngrams_have_the_weighted_mean_and_the_sum_of_weights():

@@ -149,3 +149,23 @@ def test_mistakes_are_named():
         )
     with pytest.raises(ValueError, match="a batch of 7 rows does not hold 3 documents"):
         SharedCrossAttentionCache(3).beams(7)
+
+
+@pytest.mark.parametrize("name", ["bart", "transformers' LED", "t5"])
+def test_several_rows_read_one_document_without_a_cache(name):
+    """As for a reference and a sample of one document: two rows each, beside the document repeated for both."""
+    model = share_cross_attention(MODELS[name]())
+    batch = sources()
+    documents = len(batch["input_ids"])
+    with torch.no_grad():
+        encoded = model.get_encoder()(**batch).last_hidden_state
+        rows = torch.randint(3, 60, (2 * documents, 5), generator=torch.Generator().manual_seed(0))
+
+        def logits(states, mask):
+            return model(
+                encoder_outputs=(states,), attention_mask=mask, decoder_input_ids=rows, use_cache=False
+            ).logits
+
+        twice = logits(encoded.repeat_interleave(2, 0), batch["attention_mask"].repeat_interleave(2, 0))
+        once = logits(encoded, batch["attention_mask"])
+    torch.testing.assert_close(once, twice, rtol=1e-5, atol=1e-5)
