@@ -143,6 +143,35 @@ def test_importing_the_package_is_enough_for_the_pipeline():
         subprocess.run([sys.executable, "-c", program], check=True, timeout=900)
 
 
+def test_importing_leaves_garbage_collection_as_it_was(monkeypatch):
+    import gc
+
+    from summarily.modeling.generation import summarizer as module
+
+    def check(collects):
+        module._import_libraries()
+        assert gc.isenabled() == collects
+
+    assert gc.isenabled()
+    try:
+        check(True)
+        gc.disable()
+        check(False)
+        gc.enable()
+        seen = []
+
+        def broken(name):
+            seen.append(gc.isenabled())
+            raise ImportError(name)
+
+        monkeypatch.setattr(module.importlib, "import_module", broken)
+        with pytest.raises(ImportError, match="torch"):
+            module._import_libraries()
+        assert seen == [False] and gc.isenabled()
+    finally:
+        gc.enable()
+
+
 def test_ten_thousand_words_in_one_pass_of_led(tiny_summarizer):
     from summarily.modeling import LedForConditionalGeneration
 

@@ -391,6 +391,12 @@ def _model(weight=1.0, buffer=1.0, device="cpu"):
 
 
 def test_weights_are_finite_and_buffers_are_numbers():
+    import torch
+
+    large = torch.nn.Linear(4, 1, bias=False)
+    torch.nn.init.constant_(large.weight, 3e38)
+    assert large.weight.sum().isinf()
+    weights.check_finite(large, "m")
     for model in (_model(), _model(buffer=float("-inf")), _model(float("nan"), float("nan"), "meta")):
         weights.check_finite(model, "m")
     for wrong in (float("nan"), float("inf"), float("-inf")):
