@@ -32,6 +32,7 @@ from summarily.modeling.data import LOSS_ONLY, decode
 from summarily.modeling.training.collators import IGNORED_LABEL, TEXT_COLUMNS, shift_right
 from summarily.modeling.training.recipe import SelfCriticalSection
 from summarily.modeling.training.rewards import RewardFunction, RewardWorkers, load_rewards
+from summarily.modeling.training.writer import Writer, has_adapter
 from summarily.support.errors import InputError
 
 if TYPE_CHECKING:
@@ -70,6 +71,7 @@ class SelfCriticalLoss:
         self.steps = settings.rl_gamma_steps or steps
         if self.steps is None and settings.rl_gamma_end != settings.rl_gamma:
             raise InputError("gamma rises, but the number of steps is not known; set rl_gamma_steps.")
+        self._writer: Writer | None = None
         self.begin_step(1)
 
     def begin_step(self, step: int) -> None:
@@ -78,6 +80,7 @@ class SelfCriticalLoss:
         self._sums: defaultdict[str, float] = defaultdict(float)
         self._seconds: defaultdict[str, float] = defaultdict(float)
         self._began = time.perf_counter()
+        self._stale = True  # the weights of the copy that writes
 
     def end_step(self) -> dict[str, float]:
         """What happened since the step began: means over this process' documents, and where the seconds went."""
@@ -100,11 +103,8 @@ class SelfCriticalLoss:
         with without_dropout(model):
             with self._timed("encode"):
                 encoded = encode(bare, inputs)
-            with self._timed("greedy"):
-                greedy = self._write(bare, inputs, encoded, sample=False)
+            greedy, sampled = self._write_both(bare, inputs, encoded)
             baseline = self.workers.submit(self._decode(greedy, batch), references, **columns)
-            with self._timed("sample"):
-                sampled = self._write(bare, inputs, encoded, sample=True)
             drawn = self.workers.submit(self._decode(sampled, batch), references, **columns)
             with self._timed("score"):
                 pairs = score_pairs(
@@ -120,17 +120,41 @@ class SelfCriticalLoss:
         self._count(pairs, advantage, rewards, baselines)
         return loss
 
-    def _write(self, model: PreTrainedModel, inputs: Batch, encoded: Any, sample: bool) -> torch.Tensor:
-        """Token ids after the decoder's start token, what follows the end ignored (-100)."""
-        options = {
-            "do_sample": sample,
-            "num_beams": 1,
-            "max_new_tokens": self.settings.max_summary_tokens,
-            **({"top_k": 0, "top_p": 1.0, "temperature": self.settings.sample_temperature} if sample else {}),
-        }
-        with torch.no_grad(), generation_settings(model, options), evaluating(model):
-            ids = model.generate(**inputs, encoder_outputs=type(encoded)(**encoded))  # type: ignore[operator]
-        return until_end(ids[:, 1:], model.generation_config.eos_token_id)
+    def _write_both(
+        self, model: PreTrainedModel, inputs: Batch, encoded: Any
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """Token ids of the greedy and the sampled summaries after the decoder's start token, what follows the end
+        ignored (-100)."""
+        shared = {"num_beams": 1, "max_new_tokens": self.settings.max_summary_tokens}
+        drawn = {"top_k": 0, "top_p": 1.0, "temperature": self.settings.sample_temperature}
+        with torch.no_grad(), evaluating(model):
+            if has_adapter(model):
+                with self._timed("write"):
+                    writer = self._current_writer(model)
+                    with generation_settings(writer.model, shared | drawn):
+                        both = writer.greedy_and_sampled(inputs, encoded)
+            else:
+                with self._timed("greedy"), generation_settings(model, shared | {"do_sample": False}):
+                    greedy = self._generate(model, inputs, encoded)
+                with self._timed("sample"), generation_settings(model, shared | drawn | {"do_sample": True}):
+                    both = greedy, self._generate(model, inputs, encoded)
+        end = model.generation_config.eos_token_id
+        return until_end(both[0][:, 1:], end), until_end(both[1][:, 1:], end)
+
+    @staticmethod
+    def _generate(model: Any, inputs: Batch, encoded: Any) -> torch.Tensor:
+        return model.generate(**inputs, encoder_outputs=type(encoded)(**encoded))
+
+    def _current_writer(self, model: PreTrainedModel) -> Writer:
+        """The copy of a model with an adapter, as the model is in this step."""
+        if self._writer is None or self._writer.source is not model:
+            kind = model.device.type
+            dtype = torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else model.dtype
+            self._writer = Writer(model, dtype)
+        if self._stale:
+            self._writer.refresh()
+            self._stale = False
+        return self._writer
 
     def _decode(self, ids: torch.Tensor, batch: Batch) -> list[str]:
         ids = ids.masked_fill(ids == IGNORED_LABEL, self.tokenizer.pad_token_id)
