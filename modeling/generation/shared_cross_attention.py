@@ -275,6 +275,13 @@ def share_cross_attention(model: PreTrainedModel) -> PreTrainedModel:
     return twin
 
 
+def can_share_cross_attention(model: PreTrainedModel) -> bool:
+    """Whether the model's cross-attention is one that `share_cross_attention` makes, or has, shared."""
+    return any(
+        name.endswith(_NAMES) and isinstance(module, tuple(_SHARED)) for name, module in model.named_modules()
+    )
+
+
 def generate_with_shared_cross_attention(
     model: PreTrainedModel, inputs: torch.Tensor | None = None, **kwargs: Any
 ):

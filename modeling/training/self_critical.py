@@ -9,7 +9,7 @@ For each document the model writes a greedy summary g and a sampled one s. With 
 and gamma rises in the course of the run. Summaries are written without gradients; the sampled one is then scored
 again, teacher-forced, together with the reference in a single pass that has them. The source is encoded once for all
 of it. Rewards are computed in worker processes meanwhile. Dropout is off: the probabilities of a sample are those it
-was drawn from.
+was drawn from (of a model with an adapter, up to rounding: `training.writer` writes).
 
 `SelfCriticalTrainer` is transformers' `Seq2SeqTrainer` with this loss; `summarily train` uses the same loss for every
 recipe with `[self_critical] rewards = [...]`. Both work for any encoder-decoder, and both go on after a kill with the
@@ -32,7 +32,7 @@ from summarily.modeling.data import LOSS_ONLY, decode
 from summarily.modeling.training.collators import IGNORED_LABEL, TEXT_COLUMNS, shift_right
 from summarily.modeling.training.recipe import SelfCriticalSection
 from summarily.modeling.training.rewards import RewardFunction, RewardWorkers, load_rewards
-from summarily.modeling.training.writer import Writer, has_adapter
+from summarily.modeling.training.writer import Writer, can_write
 from summarily.support.errors import InputError
 
 if TYPE_CHECKING:
@@ -128,7 +128,7 @@ class SelfCriticalLoss:
         shared = {"num_beams": 1, "max_new_tokens": self.settings.max_summary_tokens}
         drawn = {"top_k": 0, "top_p": 1.0, "temperature": self.settings.sample_temperature}
         with torch.no_grad(), evaluating(model):
-            if has_adapter(model):
+            if can_write(model):
                 with self._timed("write"):
                     writer = self._current_writer(model)
                     with generation_settings(writer.model, shared | drawn):
@@ -388,7 +388,7 @@ class SelfCriticalTrainer(Seq2SeqTrainer):
 
     The log has, beside the loss, `reward_sample`, `reward_greedy`, `advantage`, `advantage_size` (its mean absolute
     value), `zero_advantage` (the fraction of documents that teach nothing), `entropy` (of a token), `sample_tokens`,
-    `gamma`, and the seconds of a step by part. With several processes these are the main process' own.
+    `gamma`, and the seconds of a step by part (a model with an adapter writes greedy and sampled summaries together). With several processes these are the main process' own.
 
     Example:
         >>> trainer = SelfCriticalTrainer(                                            # doctest: +SKIP

@@ -16,6 +16,7 @@ from transformers.modeling_outputs import ModelOutput
 
 from summarily.modeling.generation.shared_cross_attention import (
     SharedCrossAttentionCache,
+    can_share_cross_attention,
     share_cross_attention,
 )
 
@@ -87,6 +88,6 @@ class _FirstOfTwoIsGreedy(LogitsProcessor):
         return torch.stack([greedy, scores[1::2]], 1).flatten(0, 1)
 
 
-def has_adapter(model: Any) -> bool:
-    """Whether a difference from frozen weights is what the model learns (by peft)."""
-    return bool(getattr(model, "peft_config", None))
+def can_write(model: Any) -> bool:
+    """Whether there is an adapter to merge, and cross-attention to share."""
+    return bool(getattr(model, "peft_config", None)) and can_share_cross_attention(model)
