@@ -86,9 +86,7 @@ def comparison_html(comparison: Comparison) -> str:
             f"{pair.metric}: {pair.first} − {pair.second}",
             f"{pair.test.difference:+.{comparison.digits(pair.metric)}f}",
             f"{pair.p_holm:.4f}",
-            pair.better
-            if pair.better and comparison.differ(pair.metric, pair.first, pair.second)
-            else "may be chance",
+            comparison.winner(pair) or "may be chance",
         ]
         for pair in comparison.pairs
     ]
