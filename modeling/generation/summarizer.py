@@ -22,15 +22,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple, overload
 from summarily.support.errors import InputError, SummarilyError, first_line, warn
 from summarily.support.inputs import checked_text, rows_of
 from summarily.support.progress import follow, is_speaking, without_bars
-from summarily.support.suggestions import nearest
+from summarily.support.shipped import EXTRACTIVE, check_name
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 DEFAULT = "news"
 """The summarizer that is used where none is named."""
-EXTRACTIVE = ("lead", "central")
-"""Summarizers that copy sentences: see `extractive.ExtractiveSummarizer`."""
 LONG = ("truncate", "chunk", "reduce", "error")
 # Tokenizers that know no limit say so with a very large number.
 _NO_LIMIT = 10**9
@@ -96,7 +94,7 @@ class Summarizer:
         token: str | bool | None = None,
         trust_remote_code: bool = False,
     ):
-        _check_name(checkpoint)
+        check_name(checkpoint)
         _import_libraries()
         import torch
 
@@ -417,23 +415,6 @@ def summarize(texts: str | Sequence[str], model: str = DEFAULT, **options: Any) 
 
     summarizer = models.get(("summarizer", model), lambda: Summarizer(model))
     return summarizer(texts, **options)
-
-
-def _check_name(checkpoint: str) -> None:
-    """Nobody's model is called almost as one of ours: neither libraries nor the Hub are needed to say so."""
-    names = _names()
-    if checkpoint in names or "/" in checkpoint or Path(checkpoint).is_dir():
-        return
-    if near := nearest(checkpoint, names, 0.75):
-        raise InputError(
-            f"there is no model {checkpoint!r}; did you mean {near!r}? Known: {', '.join(names)}."
-        )
-
-
-def _names() -> list[str]:
-    from summarily.support.shipped import summarizers
-
-    return [*summarizers(), *EXTRACTIVE]
 
 
 def _import_libraries() -> None:

@@ -23,10 +23,12 @@ from summarily.support.folders import cache_folder, package_folder
 from summarily.support.inputs import read_json
 from summarily.support.progress import say, without_bars
 from summarily.support.requirements import pip_install
-from summarily.support.suggestions import did_you_mean
+from summarily.support.suggestions import did_you_mean, nearest
 from summarily.support.weights import Resolved, content_hash, resolve
 
 ADAPTER = "adapter_config.json"
+EXTRACTIVE = ("lead", "central")
+"""Summarizers that copy sentences, and are no folders: see `modeling.generation.extractive`."""
 
 
 def root() -> Path:
@@ -55,6 +57,13 @@ def summarizers() -> list[str]:
     return [
         name for name, card in cards.items() if re.search(r'^pipeline_tag: "?summarization"?$', card, re.M)
     ]
+
+
+def check_name(name: str) -> None:
+    """Nobody's model is called almost as a summarizer of ours: neither libraries nor the Hub are needed to say so."""
+    known = [*summarizers(), *EXTRACTIVE]
+    if name not in known and "/" not in name and not Path(name).is_dir() and nearest(name, known, 0.75):
+        raise InputError(f"there is no model {name!r};{did_you_mean(name, known)}")
 
 
 def folder(name: str) -> str:

@@ -37,6 +37,13 @@ def test_what_can_be_measured_is_listed_without_the_libraries_that_would_measure
     assert not modules.intersection({"transformers", "nltk", "spacy", "datasets", "pandas", "evaluate"})
 
 
+def test_a_model_that_is_not_there_imports_nothing_heavy():
+    code = (
+        "from summarily.cli import main; assert main(['summarize', '--sample', '--model', 'headline']) == 2"
+    )
+    assert not modules_after(code).intersection(HEAVY)
+
+
 def test_plain_rouge_imports_nothing_heavy():
     """nltk, for its stemmer, takes longer than a thousand summaries."""
     code = "import summarily; summarily.score(['a cat'], ['a dog'], metrics='rouge')"
