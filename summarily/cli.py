@@ -405,9 +405,12 @@ def _report(result: Any, options: argparse.Namespace) -> None:
     """Print and write, once even when several processes have worked."""
     if not is_main():
         return
+    if options.json:
+        result.to_json(
+            options.json
+        )  # before the table, of which the reader may have seen enough (head, less)
     print(result.table(signatures=not options.no_signatures))
     if options.json:
-        result.to_json(options.json)
         print(f"\nwritten to {options.json}")
 
 

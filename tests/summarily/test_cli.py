@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import gzip
+import io
 import json
 import re
+import sys
 
 import pytest
 
@@ -172,6 +174,31 @@ def test_bad_input_exits_with_two_and_one_clear_line(tables, arguments, message,
     captured = capsys.readouterr()
     assert message.replace("{t}", str(tables)) in captured.err
     assert captured.err.count("\n") == 1 and captured.err.startswith("summarily: "), captured.err
+
+
+class Closed(io.StringIO):
+    """Standard output whose reader has gone."""
+
+    def write(self, text):
+        raise BrokenPipeError
+
+    def fileno(self):
+        return self.file.fileno()
+
+
+def test_a_reader_who_has_seen_enough_does_not_cost_the_files(tables, tmp_path, monkeypatch):
+    judged = tmp_path / "judged.csv"
+    judged.write_text(
+        "input,system,summary,reference,human\n1,A,a cat,a cat,2\n1,B,a dog,a cat,1\n1,C,x,a cat,0\n"
+    )
+    closed = Closed()
+    closed.file = (tmp_path / "closed").open("w")
+    monkeypatch.setattr(sys, "stdout", closed)
+    outputs = [tmp_path / "scores.json", tmp_path / "tables.json"]
+    assert main(["score", str(tables / "t.parquet"), "--metrics", "rouge", "--json", str(outputs[0])]) == 141
+    human = ["meta", "human", str(judged), "--metrics", "rouge", "--json", str(outputs[1])]
+    assert main(human) == 141
+    assert all(json.loads(output.read_text()) for output in outputs)
 
 
 def test_an_unknown_command_exits_with_two(capsys):
