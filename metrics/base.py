@@ -203,6 +203,13 @@ class Score:
     """Keys that `weights` do not concern: their mean is over the examples."""
     explainer: Callable[[int], Explanation] | None = field(default=None, repr=False, compare=False)
 
+    def __repr__(self) -> str:
+        """Means, in one line: of a test set, the values would fill a terminal for minutes."""
+        means = self.mean
+        values = ", ".join(f"{key} {means[key]:.{self.digits(key)}f}" for key in self.shown)
+        rows = f"{len(self):,} example{'' if len(self) == 1 else 's'}"
+        return f"{type(self).__name__}({self.name}: {values}; {rows})"
+
     @property
     def main(self) -> Key:
         """The key of the main score."""
@@ -429,6 +436,10 @@ class Metric(ABC):
 
     def statistics(self, examples: Sequence[Example]) -> Any:
         """What has to be known about the whole corpus before any example is scored, such as idf."""
+        return None
+
+    def notice(self, examples: Sequence[Example]) -> str | None:
+        """What the user should know of these texts: the number will not be what its name says elsewhere."""
         return None
 
     def requests(self, examples: Sequence[Example]) -> list[Any]:

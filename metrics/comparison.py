@@ -81,6 +81,10 @@ class Comparison:
         pair = next(p for p in self.pairs if p.metric == metric and {p.first, p.second} == {one, other})
         return pair.p_holm < 1 - self.confidence
 
+    def winner(self, pair: Pair) -> str | None:
+        """The better system of a pair, if their difference is more than chance."""
+        return pair.better if self.differ(pair.metric, pair.first, pair.second) else None
+
     def digits(self, metric: str, key: str | None = None) -> int:
         """Decimals to show: the same for all systems."""
         return min(card[metric].digits(key) for card in self.cards.values())
@@ -137,7 +141,7 @@ class Comparison:
                 "-" if pair.test.p_bootstrap is None else f"{pair.test.p_bootstrap:.4f}",
                 f"{pair.test.p_permutation:.4f}",
                 f"{pair.p_holm:.4f}",
-                pair.better or "",
+                self.winner(pair) or "-",
             ]
             for pair in self.pairs
         ]
@@ -163,6 +167,9 @@ class Comparison:
         if signatures:
             lines += ["", "signatures", *(str(score.signature) for score in first.values())]
         return "\n".join(lines)
+
+    def __repr__(self) -> str:
+        return f"Comparison({'; '.join(f'{metric}: {self._ranked(metric)}' for metric in self.ranking)})"
 
     def _repr_html_(self) -> str:
         from summarily.metrics.notebooks import comparison_html

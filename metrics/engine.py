@@ -13,7 +13,7 @@ from typing import Any
 from summarily.metrics.base import Example, Metric, Score, Values, add_counts
 from summarily.metrics.cost import Meter
 from summarily.metrics.explanations import Explanation
-from summarily.support.errors import InputError
+from summarily.support.errors import InputError, warn
 from summarily.support.keys import keyed
 from summarily.support.processes import rank_and_world
 from summarily.support.progress import Report, follow
@@ -75,6 +75,8 @@ def score_examples(
         metrics = {metric.name: metric for metric in metrics}
     if not examples:
         raise InputError("there are no examples to score.")
+    for text in notices_of(metrics, examples):
+        warn(text)
     statistics = {
         label: metric.statistics(metric.cut_references(examples)) for label, metric in metrics.items()
     }
@@ -90,6 +92,12 @@ def score_examples(
         label: _to_score(label, metric, tallies[label], examples, statistics[label]).with_interval(confidence)
         for label, metric in metrics.items()
     }
+
+
+def notices_of(metrics: Mapping[str, Metric], examples: Sequence[Example]) -> list[str]:
+    """What the metrics have to say of the texts, each once."""
+    found = (metric.notice(metric.cut_references(examples)) for metric in metrics.values())
+    return list(dict.fromkeys(filter(None, found)))
 
 
 def grouped_by_reference(examples: Sequence[Example]) -> list[int]:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
-from typing import Any
+from typing import Any, ClassVar
 
 
 class Record:
@@ -54,6 +54,9 @@ class Explanation(Record):
     """By key, the main score first."""
     prediction: str
     references: tuple[str, ...]
+
+    digits: ClassVar[int] = 4
+    """Decimals to show of the values."""
 
     def plot(self, axes: Any = None) -> Any:
         """A picture on matplotlib's `axes`: shared words, aligned words, flows or questions, whatever the metric has.
@@ -262,6 +265,8 @@ class Asked(Record):
 @dataclass(frozen=True)
 class Questions(Explanation):
     """The questions about the references, and how they were answered from the summary."""
+
+    digits: ClassVar[int] = 1  # percent
 
     passage: str
     """The summary as the reader saw it."""

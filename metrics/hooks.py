@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -10,7 +9,7 @@ import numpy as np
 
 from summarily.metrics import load, load_all
 from summarily.metrics.base import Example, Metric, make_examples
-from summarily.support.errors import InputError, MissingRequirement, SummarilyWarning
+from summarily.support.errors import InputError, MissingRequirement, warn
 from summarily.support.suggestions import did_you_mean
 
 
@@ -58,7 +57,7 @@ def _by_default(preset: str) -> dict[str, Metric]:
         try:
             found |= load_all(name, preset)[0]
         except MissingRequirement as error:
-            warnings.warn(f"{name} is left out of the evaluation: {error}", SummarilyWarning, stacklevel=4)
+            warn(f"{name} is left out of the evaluation: {error}")
     return found
 
 

@@ -86,9 +86,7 @@ def comparison_html(comparison: Comparison) -> str:
             f"{pair.metric}: {pair.first} − {pair.second}",
             f"{pair.test.difference:+.{comparison.digits(pair.metric)}f}",
             f"{pair.p_holm:.4f}",
-            pair.better
-            if pair.better and comparison.differ(pair.metric, pair.first, pair.second)
-            else "may be chance",
+            comparison.winner(pair) or "may be chance",
         ]
         for pair in comparison.pairs
     ]
@@ -106,7 +104,8 @@ def explanation_in_notebook(explanation: Explanation) -> str:
     """Why an example got its score, as the Spaces show it."""
     from summarily.metrics.pictures import explanation_html
 
-    values = ", ".join(f"{Key(key).label} {value:.4f}" for key, value in explanation.values.items())
+    digits = explanation.digits
+    values = ", ".join(f"{Key(key).label} {value:.{digits}f}" for key, value in explanation.values.items())
     return f'{_STYLE}<div class="summarily wide">{note(values)}{explanation_html(explanation)}</div>'
 
 
@@ -121,7 +120,9 @@ def plot(score: Score, key: str | None = None, axes: Any = None) -> Any:
         'rouge1'
     """
     name = Key(key or score.main)
-    axes = axes or new_axes(5, 3)
+    if axes is None:
+        axes = new_axes(5, 3)
+        axes.figure.set_layout_engine("constrained")  # which cuts no label off
     axes.hist(score.per_example[name], bins=min(30, max(5, len(score) // 4)), color="#0072b2", alpha=0.75)
     axes.axvline(score.mean[name], color="#d55e00", label=f"mean {score.mean[name]:.{score.digits(name)}f}")
     if score.interval:
@@ -129,6 +130,7 @@ def plot(score: Score, key: str | None = None, axes: Any = None) -> Any:
         axes.axvspan(low, high, color="#d55e00", alpha=0.2, label=f"{100 * confidence:g}% interval")
     axes.set_xlabel(name.label)
     axes.set_ylabel("examples")
+    axes.yaxis.get_major_locator().set_params(integer=True)
     axes.legend(frameon=False)
     return axes
 

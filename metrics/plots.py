@@ -93,7 +93,9 @@ def plot_explanation(explanation: Explanation, axes: Any = None) -> Any:
     axes.set_ylim(lines, -1)
     axes.axis("off")
     main = next(iter(explanation.values))
-    axes.set_title(f"{Key(main).label} {explanation.values[main]:.4f}", loc="left", fontweight="bold")
+    axes.set_title(
+        f"{Key(main).label} {explanation.values[main]:.{explanation.digits}f}", loc="left", fontweight="bold"
+    )
     for curve in curves:
         _curve(axes, curve)
     for piece in pieces:

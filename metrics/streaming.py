@@ -23,10 +23,10 @@ import numpy as np
 
 from summarily.metrics import load_all
 from summarily.metrics.base import Example, Interval, Metric, Score, add_counts, make_examples
-from summarily.metrics.engine import Tally, grouped_by_reference, score_rows
+from summarily.metrics.engine import Tally, grouped_by_reference, notices_of, score_rows
 from summarily.metrics.resampling import deviations_of, mean_and_error, moments, studentised_bounds
 from summarily.metrics.scorecard import Scorecard
-from summarily.support.errors import FileError, InputError
+from summarily.support.errors import FileError, InputError, warn
 from summarily.support.files import write_atomically
 from summarily.support.keys import keyed
 from summarily.support.streams import stream_table
@@ -58,7 +58,7 @@ class Columns:
 # --- results ----------------------------------------------------------------------------------------------
 
 
-@dataclass
+@dataclass(repr=False)
 class StreamedScore(Score):
     """One metric's result for a stream: means and intervals, without the rows."""
 
@@ -366,6 +366,9 @@ class Stream:
         with tqdm(desc="scoring", unit=" rows", initial=done.read, disable=disable, leave=False) as bar:
             for window in windows:
                 if window.places:
+                    if not done.scored:  # the first texts; a run that goes on has heard it
+                        for text in window.notices:
+                            warn(text)
                     n = len(window.places)
                     draws = None if self.confidence is None else poisson_draws(done.scored, n)
                     for label, tally in window.tallies.items():
@@ -401,6 +404,7 @@ class Window:
     places: list[int]
     errors: list[dict[str, Any]]
     tallies: dict[str, Tally]
+    notices: list[str] = field(default_factory=list)
 
 
 class WindowScorer:
@@ -428,7 +432,7 @@ class WindowScorer:
             encoding.forget()
         order = grouped_by_reference(examples)
         tallies = score_rows(self.metrics, examples, self.statistics, order, False) if examples else {}
-        return Window(len(rows), places, errors, tallies)
+        return Window(len(rows), places, errors, tallies, notices_of(self.metrics, examples))
 
 
 @dataclass

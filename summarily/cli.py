@@ -32,6 +32,7 @@ from summarily.support.errors import (
 from summarily.support.parsers import add_engine, check_engine
 from summarily.support.processes import is_main, leave
 from summarily.support.progress import say, speaking
+from summarily.support.suggestions import did_you_mean
 from summarily.support.version import __version__
 
 _DESCRIPTION = """\
@@ -93,12 +94,23 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if not arguments:
         print(_LESSON)
         return 0
-    options = _parser(arguments).parse_args(arguments)
+    parser = _parser(arguments)
+    if (unknown := _unknown_command(parser, arguments[0])) is not None:
+        return _fail(unknown)
+    options = parser.parse_args(arguments)
     with warnings.catch_warnings(), speaking():
         warnings.simplefilter("always", SummarilyWarning)
         warnings.showwarning = functools.partial(_show_warning, warnings.showwarning)
-        say(f"working on {arguments[0]}")
+        say(f"starting {arguments[0]}")
         return _run(options)
+
+
+def _unknown_command(parser: argparse.ArgumentParser, word: str) -> str | None:
+    [commands] = [action for action in parser._actions if isinstance(action, argparse._SubParsersAction)]
+    if word.startswith("-") or word in commands.choices:
+        return None
+    known = [name for name in commands.choices if name != "complete"]  # which people do not type
+    return f"there is no command {word!r};{did_you_mean(word, known)}"
 
 
 def _show_warning(others: Any, message: Any, category: type[Warning], *where: Any, **rest: Any) -> None:
@@ -393,9 +405,12 @@ def _report(result: Any, options: argparse.Namespace) -> None:
     """Print and write, once even when several processes have worked."""
     if not is_main():
         return
+    if options.json:
+        result.to_json(
+            options.json
+        )  # before the table, of which the reader may have seen enough (head, less)
     print(result.table(signatures=not options.no_signatures))
     if options.json:
-        result.to_json(options.json)
         print(f"\nwritten to {options.json}")
 
 

@@ -8,7 +8,7 @@ import math
 import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 
@@ -17,10 +17,12 @@ from summarily.metrics.encoding import TOKEN_BUDGET, default_device, load_pretra
 from summarily.metrics.explanations import Word, Words, WordsOf
 from summarily.metrics.options import DTYPES, PRESETS, limit, one_of
 from summarily.metrics.references import over_references
-from summarily.modeling.bleurt.tokenization_bleurt import PairIds, PairTokenizer
 from summarily.support import models, weights
 from summarily.support import text as text_rules
 from summarily.support.inputs import read_json
+
+if TYPE_CHECKING:
+    from summarily.modeling.bleurt.tokenization_bleurt import PairIds
 
 PAPER_MODEL = "Elron/bleurt-large-512"
 """The large model of 512 tokens, which the thesis used."""
@@ -41,6 +43,7 @@ class PairModel:
 
     def __init__(self, resolved: weights.Resolved, device: torch.device, dtype: str):
         from summarily.modeling.bleurt.modeling_bleurt import BleurtForScoring
+        from summarily.modeling.bleurt.tokenization_bleurt import PairTokenizer
 
         model = load_pretrained(BleurtForScoring, resolved, dtype=getattr(torch, dtype))
         # Folded in once, adapters cost nothing any more.

@@ -12,6 +12,7 @@ import torch
 from summarily.support import weights
 from summarily.support.errors import FileError, SummarilyError, first_line
 from summarily.support.processes import Lock
+from summarily.support.progress import without_bars
 
 
 def default_device() -> torch.device:
@@ -34,14 +35,11 @@ _loading = Lock()
 
 
 def _load(auto_class: Any, resolved: weights.Resolved, options: dict[str, Any]) -> Any:
-    from transformers.utils import logging
-
-    bars = logging.is_progress_bar_enabled()
-    logging.disable_progress_bar()
     try:
-        loaded = auto_class.from_pretrained(
-            resolved.path_or_id, revision=resolved.revision or "main", trust_remote_code=False, **options
-        )
+        with without_bars():
+            loaded = auto_class.from_pretrained(
+                resolved.path_or_id, revision=resolved.revision or "main", trust_remote_code=False, **options
+            )
     except SummarilyError:
         raise
     except OSError as error:
@@ -50,9 +48,6 @@ def _load(auto_class: Any, resolved: weights.Resolved, options: dict[str, Any]) 
         raise FileError(f"{resolved.path_or_id} cannot be loaded: {first_line(error)}") from error
     except Exception as error:  # damaged files make transformers, tokenizers and safetensors raise anything
         raise FileError(f"{resolved.path_or_id} cannot be loaded: {first_line(error)}") from error
-    finally:
-        if bars:
-            logging.enable_progress_bar()
     if isinstance(loaded, torch.nn.Module):
         weights.check_finite(loaded, resolved.path_or_id)
     return loaded

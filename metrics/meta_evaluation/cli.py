@@ -145,15 +145,8 @@ def _show(options: argparse.Namespace, sections: Sequence[Any], results: dict[st
     from summarily.metrics.meta_evaluation.scores import save_result
     from summarily.support.files import write_atomically
 
-    if options.markdown:
-        tables = [table for section in sections for table in section.tables]
-        answers = ["\n".join(section.first) for section in sections if section.first]
-        print("\n\n".join([*answers, *(f"{table.title}\n\n{table.markdown()}" for table in tables)]))
-    else:
-        print("\n\n".join(section.terminal() for section in sections))
     if options.report:
         write_atomically(options.report, page("Which metric to trust", sections))
-        print(f"\nwritten to {options.report}")
     if options.json:
         tables = [vars(table) for section in sections for table in section.tables]
         write_atomically(options.json, json.dumps(tables, indent=2, ensure_ascii=False))
@@ -161,6 +154,15 @@ def _show(options: argparse.Namespace, sections: Sequence[Any], results: dict[st
         for kind, by_name in results.items():
             for name, result in by_name.items():
                 save_result(options.keep, kind, name, result)
+    # After the files: who reads along may have seen enough of it (head, less).
+    if options.markdown:
+        tables = [table for section in sections for table in section.tables]
+        answers = ["\n".join(section.first) for section in sections if section.first]
+        print("\n\n".join([*answers, *(f"{table.title}\n\n{table.markdown()}" for table in tables)]))
+    else:
+        print("\n\n".join(section.terminal() for section in sections))
+    if options.report:
+        print(f"\nwritten to {options.report}")
     return 0
 
 
@@ -471,9 +473,10 @@ def run_disagree(options: argparse.Namespace) -> int:
     names = [f"{a}, {b}" for a, b in zip(judgements.inputs, judgements.systems, strict=True)]
     title = f"{options.first} and {options.second} on {judgements.name}"
     reading = Reading(title, groups, columns, judgements.references, judgements.summaries, names)
-    print(reading.text())
     if options.report:
         write_atomically(options.report, reading.html())
+    print(reading.text())
+    if options.report:
         print(f"\nwritten to {options.report}")
     return 0
 

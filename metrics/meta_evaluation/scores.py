@@ -24,8 +24,8 @@ from summarily.metrics import load, load_all
 from summarily.metrics.base import Example, Metric, Score, Values
 
 # The two halves of `score_examples`: here the statistics are of all examples, and the work is of those missing.
-from summarily.metrics.engine import grouped_by_reference, score_rows
-from summarily.support.errors import InputError, first_line
+from summarily.metrics.engine import grouped_by_reference, notices_of, score_rows
+from summarily.support.errors import InputError, first_line, warn
 from summarily.support.files import write_atomically
 from summarily.support.inputs import literal, parse_json
 from summarily.support.keys import Key, keyed
@@ -83,6 +83,8 @@ class ScoreStore:
         self, metrics: Mapping[str, Metric], examples: Sequence[Example], progress: bool | None
     ) -> dict[str, Score]:
         digests = [_digest(example) for example in examples]
+        for text in notices_of(metrics, examples):
+            warn(text)
         statistics = {label: metric.statistics(examples) for label, metric in metrics.items()}
         numbers = {
             label: self._number(str(metric.signature(statistics[label])), metric.keys)
@@ -221,6 +223,9 @@ class FirstReferences(Metric):
         return self.metric.statistics(self._cut(examples)), any(
             len(e.references) > self.count for e in examples
         )
+
+    def notice(self, examples: Sequence[Example]) -> str | None:
+        return self.metric.notice(self._cut(examples))
 
     def signature_fields(self, statistics: Any) -> dict[str, Any]:
         inner, makes_a_difference = statistics or (None, True)

@@ -11,8 +11,6 @@ import numpy as np
 from summarily.metrics.meta_evaluation.reports import bracket, number
 from summarily.metrics.meta_evaluation.significance import bootstrap
 
-SURE, LIKELY = 0.95, 0.5
-"""Shares of the resamples in which a metric is first that are called high and moderate confidence."""
 _LEVELS = {
     "input": "among the summaries of one input",
     "pooled": "over all summaries",
@@ -25,9 +23,9 @@ class Verdict:
     """The value that agrees best with people, how often it does so when the data are drawn again, and its rivals.
 
     Example:
-        >>> found = Verdict("input", "sms", 0.6, (0.5, 0.7), 0.97)
+        >>> found = Verdict("input", "sms", 0.6, (0.5, 0.7), 0.97, others=2)
         >>> found.sentence()
-        'Trust sms: its correlation with people is 0.600 (0.500 to 0.700) among the summaries of one input. Confidence: high, it is first in 97% of resamples of these data.'
+        'Trust sms: its correlation with people is 0.600 (0.500 to 0.700) among the summaries of one input. Of 3 values it comes first in 97% of the draws when the inputs are drawn again.'
     """
 
     level: str
@@ -40,16 +38,15 @@ class Verdict:
     """Other values that these data cannot tell from the best at 5% (Bonferroni, all pairs), with their correlations."""
     others: int = 0
     """How many values it was compared with."""
+    resample: str = "inputs"
+    """What was drawn again: inputs, systems or both."""
     controls: dict[str, float] = field(default_factory=dict)
     """What agrees with people without reading a reference, such as length."""
 
     @property
-    def confidence(self) -> str:
-        if self.best is None or not self.bounds[0] > 0:
-            return "none"
-        if self.share >= SURE and not self.rivals:
-            return "high"
-        return "moderate" if self.share >= LIKELY else "low"
+    def holds(self) -> bool:
+        """Whether the best agrees with people at all, beyond chance."""
+        return self.best is not None and self.bounds[0] > 0
 
     def sentence(self) -> str:
         """The answer."""
@@ -58,28 +55,34 @@ class Verdict:
         what = (
             f"correlation with people is {number(self.value)} ({bracket(*self.bounds)}) {_LEVELS[self.level]}"
         )
-        if self.confidence == "none":
+        if not self.holds:
             return (
                 f"Trust none yet: the highest {what}, of {self.best}, and may be chance; more summaries have to be "
                 "judged."
             )
-        how_sure = (
-            f"Confidence: {self.confidence}, it is first in {self.share:.0%} of resamples of these data"
-        )
+        if not self.others:
+            return f"Trust {self.best}: its {what}. Nothing else was asked."
+        drawn = "inputs and systems" if self.resample == "both" else self.resample
+        how_often = f"Of {self.others + 1} values it comes first in {self.share:.0%} of the draws when the {drawn} are drawn again"
         if self.rivals:
             named = [f"{label} {number(value)}" for label, value in self.rivals.items()]
             rest = f" and {len(named) - 3} more" if len(named) > 3 else ""
-            how_sure += f", which cannot tell it from {', '.join(named[:3])}{rest}"
-        return f"Trust {self.best}: its {what}. {how_sure}."
+            how_often += f"; these data cannot tell it from {', '.join(named[:3])}{rest}"
+        return f"Trust {self.best}: its {what}. {how_often}."
 
     def advice(self, baseline: str) -> list[str]:
         """What to report, and what to beware of."""
-        if self.best is None or self.confidence == "none":
+        if not self.holds:
             return []
         beside = (
             "" if baseline == self.best else f", and {baseline} beside it, for comparison with other work"
         )
         found = [f"Report {self.best} with its interval and signature{beside}."]
+        if self.others:
+            found.append(
+                f"How often {self.best} comes first says how stable the answer is on these data, on which it was chosen; it "
+                "is not the chance that it is the best on others."
+            )
         found += [
             f"Beware: {name} has {number(value)} without reading a reference. What people rewarded here may be that, and "
             "what the metric measures too."
@@ -135,5 +138,6 @@ def judge(
         float(np.mean(first >= drawn.max(axis=0) - 1e-12)),
         dict(sorted(rivals.items(), key=lambda one: -one[1])),
         len(labels) - 1,
+        resample,
         controls or {},
     )

@@ -7,7 +7,6 @@ ROUGE-1.5.5 script.
 from __future__ import annotations
 
 import re
-import warnings
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import pairwise, repeat
@@ -20,14 +19,12 @@ from summarily.metrics.options import PRESETS, between, flag, limit, one_of
 from summarily.metrics.references import best, combined
 from summarily.metrics.rouge.lcs import Columns, lcs_length
 from summarily.metrics.rouge.texts import (
-    PerlPorterStemmer,
-    PorterStemmer,
     Reader,
     Stems,
     Text,
     read_exceptions,
 )
-from summarily.support.errors import InputError, SummarilyWarning
+from summarily.support.errors import InputError
 
 TYPES = (*(f"rouge{n}" for n in range(1, 10)), "rougeL", "rougeLsum", "rougeSU4")
 # A line that goes on after the end of a sentence; one pattern for each mark, because one known character is found
@@ -130,7 +127,9 @@ class Rouge(Metric):
             exceptions, self.exceptions_digest = read_exceptions(wordnet_exceptions)
         stems = None
         if stemmer:
-            porter = PorterStemmer() if mode == "google" else PerlPorterStemmer()
+            from summarily.metrics.rouge import stemmers
+
+            porter = stemmers.PorterStemmer() if mode == "google" else stemmers.PerlPorterStemmer()
             stems = Stems(porter.stem, exceptions)
         self.reader = Reader(mode, tokenizer, stems, limit_bytes, limit_words, split_sentences)
         self._kinds = [_kind(name, mode) for name in self.types]
@@ -149,22 +148,21 @@ class Rouge(Metric):
         parts = [f"{name}_{part}" for name in self.types for part in ("precision", "recall")]
         return (*self.types, *parts)
 
-    def statistics(self, examples: Sequence[Example]) -> None:
-        """Nothing is counted; but where lines are to be compared and there are none, say so."""
+    def notice(self, examples: Sequence[Example]) -> str | None:
+        """Where lines are to be compared and there are none."""
         if "rougeLsum" not in self.types or self.split_sentences:
-            return
+            return None
         texts = [text for example in examples for text in (example.prediction, *example.references)]
         if any(map(contains, texts, repeat("\n"))):
-            return
+            return None
         lines = "\n".join(texts)  # searched at once
-        if any(pattern.search(lines) for pattern in _SENTENCES):
-            warnings.warn(
-                "rougeLsum compares line by line, and no text has a line break, so it is the same as rougeL; published "
-                "numbers are of sentences: pass split_sentences=True (--set rouge.split_sentences=True on the command "
-                "line), or put each sentence on a line of its own.",
-                SummarilyWarning,
-                stacklevel=2,
-            )
+        if not any(pattern.search(lines) for pattern in _SENTENCES):
+            return None
+        return (
+            f"rougeLsum compares line by line, and none of these {len(texts):,} texts has a line break, so it is the same "
+            "as rougeL; published numbers are of sentences: pass split_sentences=True (--set rouge.split_sentences=True "
+            "on the command line), or put each sentence on a line of its own."
+        )
 
     def signature_fields(self, statistics: Any) -> dict[str, Any]:
         cut = None

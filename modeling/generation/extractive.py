@@ -11,7 +11,7 @@ from summarily.modeling.generation.summarizer import LONG, Summarizer
 from summarily.support import models
 from summarily.support.errors import InputError
 from summarily.support.inputs import checked_text, rows_of
-from summarily.support.progress import follow
+from summarily.support.progress import follow, without_bars
 from summarily.support.text import sentences as sentences_of
 from summarily.support.weights import resolve
 
@@ -147,7 +147,8 @@ class ExtractiveSummarizer(Summarizer):
             from transformers import AutoModel, AutoTokenizer
 
             options = {"revision": found.revision}
-            model = AutoModel.from_pretrained(found.path_or_id, use_safetensors=True, **options)
+            with without_bars():
+                model = AutoModel.from_pretrained(found.path_or_id, use_safetensors=True, **options)
             return model.to(self.device or "cpu").eval(), AutoTokenizer.from_pretrained(
                 found.path_or_id, **options
             )

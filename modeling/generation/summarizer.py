@@ -10,26 +10,25 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import gc
 import importlib
-import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, overload
 
-from summarily.support.errors import InputError, SummarilyError, SummarilyWarning, first_line
+from summarily.support.errors import InputError, SummarilyError, first_line, warn
 from summarily.support.inputs import checked_text, rows_of
-from summarily.support.progress import follow
-from summarily.support.suggestions import nearest
+from summarily.support.progress import follow, is_speaking, without_bars
+from summarily.support.shipped import EXTRACTIVE, check_name
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 DEFAULT = "news"
 """The summarizer that is used where none is named."""
-EXTRACTIVE = ("lead", "central")
-"""Summarizers that copy sentences: see `extractive.ExtractiveSummarizer`."""
 LONG = ("truncate", "chunk", "reduce", "error")
 # Tokenizers that know no limit say so with a very large number.
 _NO_LIMIT = 10**9
@@ -95,6 +94,7 @@ class Summarizer:
         token: str | bool | None = None,
         trust_remote_code: bool = False,
     ):
+        check_name(checkpoint)
         _import_libraries()
         import torch
 
@@ -249,11 +249,9 @@ class Summarizer:
                 f"long='truncate', 'chunk' or 'reduce', or use a model for long documents."
             )
         if too_long and call.long == "truncate":
-            warnings.warn(
+            warn(
                 f"{len(too_long)} of {len(documents)} texts (the first is texts[{rows[too_long[0]]}]) are longer than the "
-                f"{call.limit} tokens the model takes; only their beginning is read. long='chunk' reads everything.",
-                SummarilyWarning,
-                stacklevel=4,
+                f"{call.limit} tokens the model takes; only their beginning is read. long='chunk' reads everything."
             )
         return too_long
 
@@ -332,7 +330,8 @@ class Summarizer:
         """The drafts of each text, texts of similar length together."""
         drafts = [[Draft("", [])] * call.each for _ in texts]
         order = sorted((row for row in range(len(texts)) if texts[row].strip()), key=lambda i: len(texts[i]))
-        show = False if call.progress is None and len(order) <= 32 else call.progress
+        few = len(order) <= 32 and not is_speaking()
+        show = False if call.progress is None and few else call.progress
         with follow(len(order), "summarizing", " texts", show) as bar:
             for first in range(0, len(order), call.batch_size):
                 rows = order[first : first + call.batch_size]
@@ -418,12 +417,6 @@ def summarize(texts: str | Sequence[str], model: str = DEFAULT, **options: Any) 
     return summarizer(texts, **options)
 
 
-def _names() -> list[str]:
-    from summarily.support.shipped import summarizers
-
-    return [*summarizers(), *EXTRACTIVE]
-
-
 def _import_libraries() -> None:
     """Import what loads models, with garbage collection paused: all of it stays, and to look through its objects again
     and again takes a tenth of the start."""
@@ -438,8 +431,6 @@ def _import_libraries() -> None:
 
 
 def _load(checkpoint: str, options: dict[str, Any], precision: str) -> tuple[Any, Any]:
-    from pathlib import Path
-
     import torch
     from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
 
@@ -452,15 +443,11 @@ def _load(checkpoint: str, options: dict[str, Any], precision: str) -> tuple[Any
     place = Path(checkpoint)
     if checkpoint in shipped():  # whatever lies in the working folder
         place = Path(folder(checkpoint))
-    elif not place.is_dir() and "/" not in checkpoint and (near := nearest(checkpoint, _names(), 0.75)):
-        # Nobody's model is called so; the Hub need not be asked.
-        raise InputError(
-            f"there is no model {checkpoint!r}; did you mean {near!r}? Known: {', '.join(_names())}."
-        )
+    here = place.is_dir()
     try:
-        name = merged(place) if place.is_dir() else checkpoint
+        name = merged(place) if here else checkpoint
         tokenizer = AutoTokenizer.from_pretrained(name, **options)
-        with quiet_about_tying():
+        with quiet_about_tying(), without_bars() if here else contextlib.nullcontext():
             model = AutoModelForSeq2SeqLM.from_pretrained(
                 name, dtype=getattr(torch, precision), use_safetensors=True, **options
             )

@@ -23,6 +23,8 @@ from summarily.support.keys import Key
 from summarily.support.markup import COLOURS, Bar, bar_chart, note, number, table
 
 CONFIDENCE = 0.95
+OPTIONS: dict[str, dict[str, Any]] = {"rouge": {"split_sentences": True}}
+"""By metric: rougeLsum as papers report it, of sentences, which what people paste seldom has on lines of their own."""
 
 
 # --- scoring ----------------------------------------------------------------------------------------------
@@ -59,7 +61,7 @@ def metrics_here() -> tuple[list[tuple[str, str]], dict[str, str]]:
 def score_texts(
     texts: Texts, metrics: Sequence[str], report: Callable[[int, int, str], None] | bool = False
 ) -> Result:
-    """The numbers are those of `summarily.score` for each system; `report` is told how far it is.
+    """The numbers are those of `summarily.score` with these OPTIONS for each system; `report` is told how far it is.
 
     Example:
         >>> from summarily.spaces.texts import pasted
@@ -67,15 +69,15 @@ def score_texts(
         >>> round(result.cards["System A"]["rouge"].mean["rouge1"], 4)
         0.6667
     """
-    names = [name for name in METRICS if name in metrics]
-    if not names:
+    chosen = {name: OPTIONS.get(name, {}) for name in METRICS if name in metrics}
+    if not chosen:
         raise InputError("Please pick at least one metric.")
     if len(texts.systems) > 1 and len(texts) > 1:
         found: Comparison = compare(
             texts.systems,
             texts.references,
             texts.sources,
-            metrics=names,
+            metrics=chosen,
             confidence=CONFIDENCE,
             progress=report,
         )
@@ -86,7 +88,7 @@ def score_texts(
             summaries,
             texts.references,
             texts.sources,
-            metrics=names,
+            metrics=chosen,
             confidence=confidence,
             progress=report,
         )
@@ -204,7 +206,7 @@ def explain(result: Result, metric: str, system: str, row: int) -> str:
     """Why one summary got its score from one metric."""
     found = result.cards[system][metric]
     value = number(found.per_example[found.main][row], result.digits(metric))
-    title = f"<h3>{escape(metric)} of {escape(system)}, {escape(result.texts.names[row])}: {value}</h3>"
+    title = f"<h3>{escape(found.label(found.main, metric))} of {escape(system)}, {escape(result.texts.names[row])}: {value}</h3>"
     try:
         body = explanation_html(found.explain(row))
     except InputError as error:

@@ -18,14 +18,14 @@ import torch
 from summarily.metrics.cost import Meter
 from summarily.modeling.data import decode, texts_of
 from summarily.modeling.generation.extractive import ExtractiveSummarizer
-from summarily.modeling.generation.summarizer import EXTRACTIVE, Summarizer
+from summarily.modeling.generation.summarizer import Summarizer
 from summarily.modeling.generation.summary_beam_search import summary_beam_search
 from summarily.spaces.serving import check_length
 from summarily.support import models
 from summarily.support.errors import InputError
 from summarily.support.markup import heat_map, note, number, shaded_words, table
 from summarily.support.processes import Lock
-from summarily.support.shipped import summarizers
+from summarily.support.shipped import EXTRACTIVE, summarizers
 from summarily.support.text import sentences
 
 LONGEST_TEXT = 80_000

@@ -104,6 +104,9 @@ def understand(options: argparse.Namespace, command: str) -> None:
     """Text files without options: predictions and references for `score`, systems for `compare`."""
     given = options.data
     options.data = given[0] if given else None
+    for name in given:
+        if _ends_as_text(name) and not Path(name).exists():
+            raise InputError(f"there is no file {name}.")
     if len(given) < 2 and not (given and _is_text(given[0])):
         return
     if not all(map(_is_text, given)):
@@ -138,10 +141,11 @@ def understand(options: argparse.Namespace, command: str) -> None:
 
 
 def _is_text(name: str) -> bool:
-    return (
-        Path(name.removesuffix(".gz")).suffix in (".txt", ".text", ".out", ".hyp", ".ref")
-        and Path(name).is_file()
-    )
+    return _ends_as_text(name) and Path(name).is_file()
+
+
+def _ends_as_text(name: str) -> bool:
+    return Path(name.removesuffix(".gz")).suffix in (".txt", ".text", ".out", ".hyp", ".ref")
 
 
 def check_output(options: argparse.Namespace) -> None:

@@ -14,6 +14,7 @@ from summarily.support.files import write_atomically
 from summarily.support.parsers import add_engine, check_engine
 from summarily.support.progress import say
 from summarily.support.sample import load_sample
+from summarily.support.shipped import check_name
 from summarily.support.tables import TABLE_ENDINGS, column, read_lines, read_table
 
 PENALTIES = {"alpha": "on length", "beta": "on repeated attention", "gamma": "on salient entities left out"}
@@ -77,6 +78,7 @@ def _run(options: Any) -> int:
         return _on_ray(options)
     if options.on_error != "stop":
         raise InputError("--on-error goes with --engine.")
+    check_name(options.model)
     named = _texts(options)
     texts = [text for _, text in named]
     say(f"loading {options.model}")

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import sys
+import warnings
+
 
 class SummarilyError(Exception):
     """The root of our errors. `exit_code` is the command line's."""
@@ -38,6 +41,25 @@ class MissingRequirement(SummarilyError, ImportError):
 
 class SummarilyWarning(UserWarning):
     """Something works, but perhaps not as meant; the command line prints it in one line."""
+
+
+# What stands between a user's line and ours.
+_LIBRARIES = ("summarily", "evaluate", "evaluate_modules", "transformers", "accelerate", "torch", "datasets")
+
+
+def warn(message: str) -> None:
+    """A `SummarilyWarning` of the user's own line, through whatever libraries it came to us: said once for each.
+
+    Example:
+        >>> with warnings.catch_warnings(record=True) as heard:
+        ...     warn("this may not be what you want")
+        >>> str(heard[0].message)
+        'this may not be what you want'
+    """
+    level, frame = 2, sys._getframe(1)
+    while frame.f_back and frame.f_globals.get("__name__", "").partition(".")[0] in _LIBRARIES:
+        level, frame = level + 1, frame.f_back
+    warnings.warn(message, SummarilyWarning, stacklevel=level)
 
 
 class FileError(SummarilyError, RuntimeError):

@@ -43,6 +43,32 @@ def _hush() -> None:
         _announced.cancel()
 
 
+def is_speaking() -> bool:
+    """Whether a command is at work, which should say how far it is however few the parts are."""
+    return _speaking
+
+
+@contextlib.contextmanager
+def without_bars() -> Iterator[None]:
+    """Inside, transformers shows no bars: what lies on the disk is read and written in a moment.
+
+    Example:
+        >>> from transformers.utils import logging
+        >>> with without_bars():
+        ...     logging.is_progress_bar_enabled()
+        False
+    """
+    from transformers.utils import logging
+
+    shown = logging.is_progress_bar_enabled()
+    logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        if shown:
+            logging.enable_progress_bar()
+
+
 def say(text: str) -> None:
     """One line about what comes next, from the main process of a command, if it takes more than a moment.
 
@@ -75,7 +101,10 @@ class Followed:
             from tqdm.auto import tqdm
 
             self._bar = tqdm(total=total, desc=what, unit=unit, leave=False)
-        self._started = self._said = time.monotonic()
+        self._said = time.monotonic()
+        self._since: tuple[float, int] | None = (
+            None  # when the first parts were done, which load what all need
+        )
 
     def at(self, part: str) -> None:
         """What is worked on now."""
@@ -92,8 +121,13 @@ class Followed:
         now = time.monotonic()
         if self._lines and now - self._said >= SECONDS_BETWEEN_LINES and self.done < self.total:
             self._said = now
-            left = (now - self._started) / self.done * (self.total - self.done)
-            _write(f"{self.what}: {self.done:,} of {self.total:,}, about {_duration(left)} left")
+            left = ""
+            if self._since is not None:
+                start, done = self._since
+                seconds = (now - start) / (self.done - done) * (self.total - self.done)
+                left = f", about {_duration(seconds)} left"
+            _write(f"{self.what}: {self.done:,} of {self.total:,}{left}")
+        self._since = self._since or (now, self.done)
 
     def close(self) -> None:
         if self._bar is not None:

@@ -21,11 +21,14 @@ from summarily.support.errors import InputError, MissingRequirement
 from summarily.support.files import make_folder_once
 from summarily.support.folders import cache_folder, package_folder
 from summarily.support.inputs import read_json
+from summarily.support.progress import say, without_bars
 from summarily.support.requirements import pip_install
-from summarily.support.suggestions import did_you_mean
+from summarily.support.suggestions import did_you_mean, nearest
 from summarily.support.weights import Resolved, content_hash, resolve
 
 ADAPTER = "adapter_config.json"
+EXTRACTIVE = ("lead", "central")
+"""Summarizers that copy sentences, and are no folders: see `modeling.generation.extractive`."""
 
 
 def root() -> Path:
@@ -56,6 +59,13 @@ def summarizers() -> list[str]:
     ]
 
 
+def check_name(name: str) -> None:
+    """Nobody's model is called almost as a summarizer of ours: neither libraries nor the Hub are needed to say so."""
+    known = [*summarizers(), *EXTRACTIVE]
+    if name not in known and "/" not in name and not Path(name).is_dir() and nearest(name, known, 0.75):
+        raise InputError(f"there is no model {name!r};{did_you_mean(name, known)}")
+
+
 def folder(name: str) -> str:
     """Where the files of a shipped model lie in the package.
 
@@ -65,9 +75,7 @@ def folder(name: str) -> str:
     """
     known = shipped()
     if name not in known:
-        raise InputError(
-            f"no model {name!r} is shipped{did_you_mean(name, known)} Known: {', '.join(known)}."
-        )
+        raise InputError(f"no model {name!r} is shipped;{did_you_mean(name, known)}")
     return str(root() / name)
 
 
@@ -117,7 +125,8 @@ def _merge(place: Path, base: Resolved, target: Path) -> None:
             f"{place.name} is stored as a difference from {base_of(place)}, and merging needs peft: "
             f"{pip_install('offline')}"
         ) from None
-    with quiet_about_tying():
+    say(f"putting {place.name} together from {base_of(place)}, once")
+    with quiet_about_tying(), without_bars():
         whole: Any = AutoModelForSeq2SeqLM.from_pretrained(
             base.path_or_id,
             config=AutoConfig.from_pretrained(place),
@@ -128,7 +137,7 @@ def _merge(place: Path, base: Resolved, target: Path) -> None:
         # peft's wrapper for sequence-to-sequence models asks for what transformers 5 no longer has; none is needed.
         difference.task_type = None
         whole = PeftModel.from_pretrained(whole, str(place), config=difference).merge_and_unload()
-    whole.save_pretrained(target)
+        whole.save_pretrained(target)
     AutoTokenizer.from_pretrained(base.path_or_id, revision=base.revision).save_pretrained(target)
     for file in ("config.json", "generation_config.json", "tokenizer_config.json"):
         if (place / file).is_file():

@@ -7,6 +7,7 @@ import dataclasses
 import numpy as np
 import pytest
 
+import summarily
 from summarily.metrics import Metric, Values
 from summarily.metrics.base import Example, Score, Signature, add_counts, make_examples, weighted_mean
 from summarily.metrics.explanations import Explanation
@@ -172,4 +173,13 @@ def test_what_is_shared_cannot_be_changed():
 def test_a_score_prints_and_compares_what_it_says_not_how_it_would_explain():
     one = Score("told", {"told": [1.0]}, Signature("told"), explainer=lambda i: None)
     other = Score("told", {"told": [1.0]}, Signature("told"))
-    assert one == other and repr(one) == repr(other) and "explainer" not in repr(one)
+    assert one == other and repr(one) == repr(other) == "Score(told: told 1.0000; 1 example)"
+
+
+def test_scores_of_a_test_set_print_in_one_line():
+    texts = ["a cat sat", "the dog"] * 1000
+    score = summarily.score(texts, ["the cat sat", "a dog"] * 1000, metrics="rouge")["rouge"]
+    # Two of three words and one of two, in texts of the same length.
+    assert repr(score) == "Score(rouge: rouge1 0.5833; 2,000 examples)"
+    result = summarily.compare({"A": texts[:12], "B": ["x"] * 12}, texts[:12], metrics="rouge")
+    assert repr(result) == "Comparison(rouge: A > B)"

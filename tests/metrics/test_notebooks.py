@@ -41,4 +41,7 @@ def test_a_score_draws_how_it_is_spread(comparison):
     axes = score.plot("rouge2")
     assert axes.get_xlabel() == "rouge2" and sum(bar.get_height() for bar in axes.patches[:-1]) == 36
     assert axes.lines[0].get_xdata()[0] == score.mean["rouge2"]
+    axes.figure.draw_without_rendering()
+    assert axes.xaxis.label.get_window_extent().y0 >= 0, "the name of the value is cut off"
+    assert all(tick == int(tick) for tick in axes.get_yticks()), "examples are counted"
     pyplot.close(axes.figure)

@@ -125,3 +125,11 @@ def test_an_explanation_of_no_known_kind_says_what_to_do():
 def test_a_notebook_shows_an_explanation():
     shown = load("rouge").explain("a <cat>", ["the cat"])._repr_html_()
     assert "rouge1 0.5000" in shown and "&lt;<mark>cat</mark>&gt;" in shown
+
+
+def test_percentages_have_one_decimal_however_low():
+    pyplot = pytest.importorskip("matplotlib.pyplot")
+    asked = Questions("apes", {"apes": 100 / 3}, "p", ("r",), "p", {}, [])
+    axes = asked.plot()
+    assert axes.get_title(loc="left") == "apes 33.3" and "apes 33.3<" in asked._repr_html_()
+    pyplot.close(axes.figure)

@@ -4,6 +4,7 @@ import json
 import signal
 import subprocess
 import sys
+import warnings
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +15,7 @@ import pytest
 import summarily
 from summarily.metrics.resampling import mean_intervals
 from summarily.metrics.streaming import Columns, ExactSum, poisson_draws, score_stream, scorer
-from summarily.support.errors import FileError, InputError
+from summarily.support.errors import FileError, InputError, SummarilyWarning
 from summarily.support.sample import load_sample
 from summarily.support.streams import stream_table
 from tests.metrics import tiny
@@ -44,6 +45,16 @@ def whole(rows=ROWS, **options):
     return summarily.score(
         [r["prediction"] for r in rows], [r["references"] for r in rows], **(OPTIONS | options)
     )
+
+
+def test_a_stream_without_line_breaks_warns_once_of_rougelsum(tmp_path):
+    told = {"rouge": {"types": ["rougeLsum"]}}
+    with pytest.warns(SummarilyWarning, match="rougeLsum compares line by line") as caught:
+        score_stream(iter(ROWS), metrics=told, window=300, output=tmp_path / "scores.parquet")
+    assert [found.filename for found in caught] == [__file__]  # three windows, one warning
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        score_stream(ROWS, metrics={"rouge": {"types": ["rougeLsum"], "split_sentences": True}})
 
 
 def write_parquet(path, rows):

@@ -47,13 +47,21 @@ def result():
     return scoring.score_texts(texts, ["rouge", "sms", "bertscore"])
 
 
+def test_rougelsum_is_of_sentences_and_an_explanation_names_the_value_it_shows(result):
+    mean = result.cards["good"]["rouge"].mean
+    assert mean["rougeLsum"] > mean["rougeL"]
+    recall = result.cards["good"]["bertscore"].per_example["bertscore_recall"][0]
+    title = f"<h3>bertscore_recall of good, {ROWS[0]['id']}: {recall:.4f}</h3>"
+    assert title in scoring.explain(result, "bertscore", "good", 0)
+
+
 def test_numbers_and_intervals_are_those_of_score(result):
     html = scoring.results_html(result)
     for system in SYSTEMS:
         card = summarily.score(
             [row[system] for row in ROWS],
             [row["references"] for row in ROWS],
-            metrics=["rouge", "bertscore", "sms"],
+            metrics={"rouge": {"split_sentences": True}, "bertscore": {}, "sms": {}},
             confidence=0.95,
         )
         for found in card.values():

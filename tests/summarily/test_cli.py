@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import gzip
+import io
 import json
 import re
+import sys
 
 import pytest
 
@@ -139,6 +141,9 @@ def test_metrics_are_listed_with_help_and_needs(capsys):
         (["score", "{t}/latin.txt"], "what is {t}/latin.txt compared with?"),
         (["score", "--predictions", "{t}/latin.txt", "--references", "{t}/latin.txt"], "not UTF-8"),
         (["score", "{t}/t.csv", "--metrics", "rogue"], "did you mean 'rouge'"),
+        (["score", "{t}/nowhere.txt", "{t}/reference.txt"], "there is no file {t}/nowhere.txt."),
+        (["compare", "{t}/reference.txt", "{t}/nowhere.txt"], "there is no file {t}/nowhere.txt."),
+        (["scor", "{t}/t.csv"], "there is no command 'scor'; did you mean 'score'?"),
         (["score", "{t}/t.csv", "--metrics", "rouge", "--set", "rouge"], "expected METRIC.OPTION=VALUE"),
         (["score", "{t}/t.csv", "--metrics", "rouge", "--set", "sms.x=1"], "sms is not among --metrics"),
         (["score", "{t}/t.csv", "--set", "rouge.x=1"], "rouge has no option 'x'"),
@@ -171,10 +176,35 @@ def test_bad_input_exits_with_two_and_one_clear_line(tables, arguments, message,
     assert captured.err.count("\n") == 1 and captured.err.startswith("summarily: "), captured.err
 
 
+class Closed(io.StringIO):
+    """Standard output whose reader has gone."""
+
+    def write(self, text):
+        raise BrokenPipeError
+
+    def fileno(self):
+        return self.file.fileno()
+
+
+def test_a_reader_who_has_seen_enough_does_not_cost_the_files(tables, tmp_path, monkeypatch):
+    judged = tmp_path / "judged.csv"
+    judged.write_text(
+        "input,system,summary,reference,human\n1,A,a cat,a cat,2\n1,B,a dog,a cat,1\n1,C,x,a cat,0\n"
+    )
+    closed = Closed()
+    closed.file = (tmp_path / "closed").open("w")
+    monkeypatch.setattr(sys, "stdout", closed)
+    outputs = [tmp_path / "scores.json", tmp_path / "tables.json"]
+    assert main(["score", str(tables / "t.parquet"), "--metrics", "rouge", "--json", str(outputs[0])]) == 141
+    human = ["meta", "human", str(judged), "--metrics", "rouge", "--json", str(outputs[1])]
+    assert main(human) == 141
+    assert all(json.loads(output.read_text()) for output in outputs)
+
+
 def test_an_unknown_command_exits_with_two(capsys):
-    with pytest.raises(SystemExit) as caught:
-        main(["scroe"])
-    assert caught.value.code == 2
+    assert main(["scroe"]) == 2
+    told = capsys.readouterr().err
+    assert "did you mean 'score'?" in told and "complete," not in told  # which only the shell's tab key says
 
 
 def test_every_extension_has_a_help_that_teaches(capsys):

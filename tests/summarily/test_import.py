@@ -31,6 +31,27 @@ assert "examples:" in out.getvalue()
     assert not modules_after(code).intersection(HEAVY)
 
 
+def test_what_can_be_measured_is_listed_without_the_libraries_that_would_measure():
+    """torch is in the metrics' modules; transformers, and ours on top of it, take twice as long."""
+    modules = modules_after("from summarily.cli import main; main(['metrics'])")
+    assert not modules.intersection({"transformers", "nltk", "spacy", "datasets", "pandas", "evaluate"})
+
+
+def test_a_model_that_is_not_there_imports_nothing_heavy():
+    code = (
+        "from summarily.cli import main; assert main(['summarize', '--sample', '--model', 'headline']) == 2"
+    )
+    assert not modules_after(code).intersection(HEAVY)
+
+
+def test_plain_rouge_imports_nothing_heavy():
+    """nltk, for its stemmer, takes longer than a thousand summaries."""
+    code = "import summarily; summarily.score(['a cat'], ['a dog'], metrics='rouge')"
+    assert not modules_after(code).intersection(HEAVY)
+    stemmed = "import summarily; summarily.score(['a cat'], ['cats'], metrics={'rouge': {'stemmer': True}})"
+    assert "nltk" in modules_after(stemmed)
+
+
 def test_public_names_exist():
     import summarily
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import base64
 import configparser
+import hashlib
 import os
 import subprocess
 import sys
@@ -83,6 +85,73 @@ def test_the_wheel_carries_cards_apps_and_sample(wheel):
     assert not any(name.startswith(("tests/", "metrics/", "modeling/")) for name in names)
     for path in (ROOT / "hub_cards").rglob("*.safetensors"):
         assert f"summarily/{path.relative_to(ROOT)}" in names
+
+
+WITHOUT_IMPORT = """
+import site, sys
+site.addsitedir(sys.argv[1])
+import importlib.util
+importlib.util.find_spec("evaluate")
+assert "summarily" not in sys.modules, "to look for evaluate is not to import it"
+import evaluate
+print(evaluate.load("apes").metric_name)
+"""
+
+
+@pytest.mark.parametrize("switch", ["1", "0"])
+def test_evaluate_finds_the_metrics_of_an_installed_wheel_by_itself(wheel, tmp_path, switch):
+    """In a fresh process with an empty cache, which never says `import summarily`; and not if that is switched off."""
+    zipfile.ZipFile(wheel).extractall(tmp_path / "site")
+    environment = {
+        **os.environ,
+        "PYTHONPATH": "",
+        "HF_HOME": str(tmp_path / "hf"),
+        "HF_HUB_OFFLINE": "1",
+        "SUMMARILY_REGISTER": switch,
+    }
+    result = subprocess.run(
+        [sys.executable, "-c", WITHOUT_IMPORT, str(tmp_path / "site")],
+        cwd=tmp_path,
+        env=environment,
+        capture_output=True,
+        text=True,
+    )
+    if switch == "1":
+        assert (result.returncode, result.stdout) == (0, "apes\n"), result.stderr
+    else:
+        assert "doesn't exist on the Hugging Face Hub" in result.stderr
+
+
+def test_every_file_of_the_wheel_is_listed_once(wheel):
+    """What is not listed is not uninstalled."""
+    archive = zipfile.ZipFile(wheel)
+    [record] = [name for name in archive.namelist() if name.endswith("RECORD")]
+    rows = [line.split(",") for line in archive.read(record).decode().splitlines()]
+    assert sorted(row[0] for row in rows) == sorted(archive.namelist())
+    [row] = [row for row in rows if row[0] == "summarily.pth"]
+    text = archive.read("summarily.pth")
+    digest = base64.urlsafe_b64encode(hashlib.sha256(text).digest()).rstrip(b"=").decode()
+    assert row[1:] == [f"sha256={digest}", str(len(text))] and text.count(b"\n") == 1 == text.startswith(
+        b"import"
+    )
+
+
+def test_an_editable_install_has_the_line_too(tmp_path, monkeypatch):
+    monkeypatch.chdir(ROOT)
+    monkeypatch.syspath_prepend(str(ROOT))
+    import backend
+
+    monkeypatch.setattr(backend.build_meta, "build_editable", lambda folder, *_: made(folder))
+
+    def made(folder):
+        with zipfile.ZipFile(os.path.join(folder, "x.whl"), "w") as archive:
+            archive.writestr("x-1.dist-info/RECORD", "x-1.dist-info/RECORD,,\n")
+        return "x.whl"
+
+    assert backend.build_editable(str(tmp_path)) == "x.whl"
+    archive = zipfile.ZipFile(tmp_path / "x.whl")
+    assert archive.testzip() is None and archive.read("summarily.pth").decode() == backend.LINE
+    assert archive.read("x-1.dist-info/RECORD").decode().splitlines()[1:] == ["x-1.dist-info/RECORD,,"]
 
 
 def test_an_installed_wheel_scores_and_registers(wheel, tmp_path):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from summarily.metrics.rouge.scorer import Rouge
-from summarily.metrics.rouge.texts import PerlPorterStemmer
+from summarily.metrics.rouge.stemmers import PerlPorterStemmer
 
 
 def values(prediction, references, name, **options):

@@ -19,6 +19,7 @@ import summarily.metrics.rouge.scorer as scorer_module
 from summarily.metrics import InputError, load
 from summarily.metrics.explanations import Token
 from summarily.metrics.rouge.scorer import TYPES, Rouge, skip_grams, skip_total
+from summarily.support.errors import SummarilyWarning
 
 ALL = list(TYPES)
 
@@ -460,3 +461,14 @@ def test_sentences_that_no_line_break_divides_are_worth_a_warning(options, text,
         warnings.simplefilter("always")
         Rouge(**options).compute([text] * 300, [text] * 300)  # two chunks, one warning
     assert len(caught) == warns and all("split_sentences=True" in str(found.message) for found in caught)
+    # Of the user's line, not of one of ours or of evaluate's.
+    assert all(found.filename == __file__ for found in caught)
+
+
+def test_the_warning_stands_at_the_line_that_called_evaluate(tmp_path, monkeypatch):
+    import evaluate
+
+    text = "One sentence. Another one."
+    with pytest.warns(SummarilyWarning, match="none of these 2 texts") as caught:
+        evaluate.load("summarily/rouge").compute(predictions=[text], references=[text])
+    assert [found.filename for found in caught] == [__file__]

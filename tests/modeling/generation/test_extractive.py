@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from summarily import Summarizer
+from summarily.modeling.generation import summarizer
 from summarily.modeling.generation.extractive import most_central
 from summarily.support.errors import InputError
 from summarily.support.sample import load_sample
@@ -55,6 +56,7 @@ def test_what_it_cannot_do_is_refused():
         Summarizer("lead")(TEXT, sentences=0)
 
 
-def test_a_name_that_is_almost_right_is_suggested_without_asking_the_hub():
+def test_a_name_that_is_almost_right_is_suggested_without_loading_libraries_or_asking_the_hub(monkeypatch):
+    monkeypatch.setattr(summarizer, "_import_libraries", lambda: pytest.fail("not needed for that"))
     with pytest.raises(InputError, match="did you mean 'headlines'"):
         Summarizer("headline")

@@ -192,7 +192,8 @@ def choose(page, label: str, option: str) -> None:
 
 
 def take_picture(page, name: str, first: str = "main", last: str = "main") -> None:
-    """Keep what stands from one element to another where PICTURES says, for the documents; otherwise do nothing."""
+    """Keep what stands from one element to another where PICTURES says, for the documents and, in the dark too, to be
+    looked at; otherwise do nothing."""
     folder = os.environ.get("PICTURES")
     if not folder:
         return
@@ -206,7 +207,10 @@ def take_picture(page, name: str, first: str = "main", last: str = "main") -> No
         "width": min(width - left, max(top["width"], bottom["width"]) + 2 * margin),
         "height": bottom["y"] + bottom["height"] - top["y"] + 2 * margin,
     }
-    page.screenshot(path=str(Path(folder) / f"{name}.png"), full_page=True, clip=clip)
+    for scheme, ending in (("dark", "_dark"), ("light", "")):
+        page.emulate_media(color_scheme=scheme)
+        path = Path(folder) / f"{name}{ending}.png"
+        page.screenshot(path=str(path), full_page=True, clip=clip, animations="disabled")
 
 
 UNNAMED = """() => [...document.querySelectorAll('input, textarea, button, select, [role=slider], svg[role=img]')]

@@ -1,13 +1,17 @@
-"""Take the pictures of the documents: `make pictures` runs the browser tests, and keeps what they saw."""
+"""Take the pictures of the documents: `make pictures` runs the browser tests, and keeps what they saw.
+
+All of it, in the dark and on a phone too, lies in `build/pictures`, to be looked at.
+"""
 
 from __future__ import annotations
 
 import os
+import shutil
 import sys
-import tempfile
 from pathlib import Path
 
-SPACES = Path(__file__).parents[3] / "spaces"
+ROOT = Path(__file__).parents[3]
+SEEN = ROOT / "build" / "pictures"
 PICTURES = {
     "scorecard": "scorecard/picture.png",
     "transport": "scorecard/why.png",
@@ -21,12 +25,13 @@ PICTURES = {
 def main() -> int:
     import pytest
 
-    with tempfile.TemporaryDirectory() as folder:
-        os.environ["PICTURES"] = folder
-        code = pytest.main(["-q", "-m", "browser", str(Path(__file__).parent)])
-        if code == 0:
-            for name, target in PICTURES.items():
-                keep(Path(folder) / f"{name}.png", SPACES / target)
+    shutil.rmtree(SEEN, ignore_errors=True)
+    SEEN.mkdir(parents=True)
+    os.environ["PICTURES"] = str(SEEN)
+    code = pytest.main(["-q", "-m", "browser", str(Path(__file__).parent)])
+    if code == 0:
+        for name, target in PICTURES.items():
+            keep(SEEN / f"{name}.png", ROOT / "spaces" / target)
     return int(code)
 
 

@@ -22,7 +22,7 @@ from tests.spaces.browser.conftest import (
 
 pytestmark = pytest.mark.browser
 SPACE = "scorecard"
-DEFAULT = ["rouge", "bertscore", "wms", "sms"]
+DEFAULT = {"rouge": {"split_sentences": True}, "bertscore": {}, "wms": {}, "sms": {}}
 
 
 def table(page, name: str) -> dict[str, list[str]]:
@@ -79,6 +79,7 @@ def test_every_metric_explains_itself(page):
     assert why.locator(".chip").first.is_visible()  # BERTScore's, which comes first
     choose(page, "Metric", "rouge")
     why.locator("mark").first.wait_for()
+    assert why.locator("h3").inner_text().startswith("rouge1 of System A")
     choose(page, "Metric", "wms")
     why.locator("svg path title").first.wait_for(state="attached")
     assert why.locator("h3").inner_text().startswith("wms of System A")
