@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import torch
 
 from summarily.metrics.encoding import Encoded, Encoder, load_pretrained
+from summarily.metrics.encoding.batches import batches
 from summarily.support import models
 from summarily.support.errors import InputError
 from summarily.support.processes import Lock
@@ -75,7 +76,8 @@ class LikelihoodModel:
                 states = self.model.get_encoder()(input_ids=ids, attention_mask=mask)[0]
                 self.sources_encoded += len(sources)
                 place = {source: row for row, source in enumerate(sources)}
-                for batch in self._batches(group, encoded):
+                # The states of the sources are repeated for each target, so they count too.
+                for batch in batches(group, lambda pair: len(encoded[pair.target]), self.texts.token_budget):
                     rows = torch.tensor([place[pair.source] for pair in batch], device=self.texts.device)
                     targets = [encoded[pair.target] for pair in batch]
                     values = self._log_probabilities(states[rows], mask[rows], targets)
@@ -97,16 +99,6 @@ class LikelihoodModel:
             group.append(pair)
         if group:
             yield group
-
-    def _batches(self, pairs: Sequence[Pair], encoded: dict[str, Encoded]) -> Iterator[Sequence[Pair]]:
-        # The states of the sources are repeated for each target, so they count too.
-        order = sorted(pairs, key=lambda pair: len(encoded[pair.target].ids), reverse=True)
-        start = 0
-        while start < len(order):
-            longest = len(encoded[order[start].target].ids)
-            rows = max(1, self.texts.token_budget // max(1, longest))
-            yield order[start : start + rows]
-            start += rows
 
     def _pad(self, texts: Sequence[Encoded]) -> tuple[torch.Tensor, torch.Tensor]:
         pad = self.texts.tokenizer.pad_token_id

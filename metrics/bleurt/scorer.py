@@ -6,7 +6,7 @@ import functools
 import itertools
 import math
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -14,6 +14,7 @@ import torch
 
 from summarily.metrics.base import Example, Metric, Values, count_empty, weighted_mean
 from summarily.metrics.encoding import TOKEN_BUDGET, default_device, load_pretrained
+from summarily.metrics.encoding.batches import batches
 from summarily.metrics.explanations import Word, Words, WordsOf
 from summarily.metrics.options import DTYPES, PRESETS, limit, one_of
 from summarily.metrics.references import over_references
@@ -64,21 +65,11 @@ class PairModel:
     def score(self, encoded: dict[Pair, PairIds], token_budget: int) -> dict[Pair, float]:
         """The score of each pair."""
         found: dict[Pair, float] = {}
-        for batch in _batches(encoded, token_budget):
+        for batch in batches(encoded, lambda pair: len(encoded[pair].input_ids), token_budget):
             inputs = self.tokenizer.pad_pairs([encoded[pair] for pair in batch])
             logits = self.model(**{name: tensor.to(self.device) for name, tensor in inputs.items()}).logits
             found.update(zip(batch, logits[:, 0].double().tolist(), strict=True))
         return found
-
-
-def _batches(encoded: dict[Pair, PairIds], token_budget: int) -> Iterator[list[Pair]]:
-    """Longest first, so that the first pair of a batch sets its width."""
-    order = sorted(encoded, key=lambda pair: len(encoded[pair].input_ids), reverse=True)
-    start = 0
-    while start < len(order):
-        rows = max(1, token_budget // len(encoded[order[start]].input_ids))
-        yield order[start : start + rows]
-        start += rows
 
 
 def pair_model(resolved: weights.Resolved, device: str | None, dtype: str) -> PairModel:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from summarily.metrics.encoding.batches import batches
 from summarily.metrics.encoding.cache import StateCache
 from summarily.metrics.encoding.encoded import Encoded, States
 from summarily.metrics.encoding.loading import default_device, load_pretrained
@@ -284,8 +285,7 @@ class Encoder:
                 encoded = replace(encoded, states=states)
                 self._memory.put([(text, encoded)])
                 yield text, encoded
-        todo.sort(key=lambda item: len(item[1]), reverse=True)
-        for batch in _batches(todo, self.token_budget):
+        for batch in batches(todo, lambda item: len(item[1]), self.token_budget):
             done = self._forward(batch, layers)
             self._memory.put(done)
             for text, encoded in done:
@@ -355,14 +355,3 @@ class Encoder:
 
 def _restore(positional: tuple[Any, ...], options: dict[str, Any]) -> Encoder:
     return encoder(*positional, **options)
-
-
-def _batches(
-    items: Sequence[tuple[str, Encoded]], token_budget: int
-) -> Iterator[Sequence[tuple[str, Encoded]]]:
-    """Items come longest first, so the first of a batch sets its padded width."""
-    start = 0
-    while start < len(items):
-        rows = max(1, token_budget // max(1, len(items[start][1])))
-        yield items[start : start + rows]
-        start += rows

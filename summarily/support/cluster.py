@@ -400,6 +400,8 @@ def _started(address: str | None, workers: int | None) -> Iterator[tuple[Any, in
             )  # fmt: skip
         except (ConnectionError, ValueError, RuntimeError) as error:
             raise InputError(f"there is no Ray at {address or 'this machine'}: {first_line(error)}") from None
+        except Exception as error:  # a node that has not started in time is no more than that
+            raise FailedRunError(f"Ray did not start: {first_line(error)}") from None
     elif address:
         raise InputError("this process has begun Ray already, which is used; leave the address out.")
     try:

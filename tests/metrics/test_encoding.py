@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import multiprocessing
 import pickle
+import random
 import threading
 
 import pytest
@@ -11,7 +13,8 @@ import torch
 import transformers
 
 from summarily.metrics import InputError, encoding, load
-from summarily.metrics.encoding import encoder
+from summarily.metrics.encoding import TOKEN_BUDGET, Encoder, encoder
+from summarily.metrics.encoding.batches import batches
 from summarily.support.errors import FileError
 from tests.metrics import tiny
 
@@ -153,6 +156,57 @@ def test_nothing_is_kept_that_does_not_fit():
     shared = encoder(tiny.checkpoint("bert"), cache_bytes=0)
     assert shared.encode(["snow"], [1])[0].states[1].shape[1] == 32
     assert not shared._memory._items and not shared._memory._blocks and shared._memory.bytes == 0
+
+
+# --- batches ----------------------------------------------------------------------------------------------
+
+
+def padded(cut):
+    return sum(len(batch) * batch[0] for batch in cut)
+
+
+def every_cut(lengths):
+    """All ways to cut a list into parts."""
+    for chosen in itertools.product([False, True], repeat=len(lengths) - 1):
+        ends = [end for end, cut in enumerate(chosen, start=1) if cut]
+        yield [lengths[start:end] for start, end in itertools.pairwise([0, *ends, len(lengths)])]
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_no_cut_has_fewer_padded_tokens_and_passes(seed):
+    lengths = random.Random(seed).choices(range(1, 60), k=9)
+    found = list(batches(lengths, int, 128))
+    allowed = (
+        cut
+        for cut in every_cut(sorted(lengths, reverse=True))
+        if all(len(batch) * batch[0] <= 128 for batch in cut)
+    )
+    best = min(padded(cut) + 128 / 64 * len(cut) for cut in allowed)
+    assert padded(found) + 128 / 64 * len(found) == best
+    assert [length for batch in found for length in batch] == sorted(lengths, reverse=True)
+
+
+def test_a_text_that_is_longer_than_a_batch_goes_alone():
+    assert list(batches([3, 500, 2, 3], int, 100)) == [[500], [3, 3, 2]]
+    assert list(batches([], int, 100)) == []
+
+
+def test_of_what_the_encoder_reads_less_than_a_twentieth_is_padding(monkeypatch):
+    """Lengths as those of summaries: 256 pairs, of which no two are alike."""
+    lengths = [max(3, round(random.Random(place).lognormvariate(3.8, 0.5))) for place in range(512)]
+    shared = encoder(tiny.checkpoint("bert"), token_budget=TOKEN_BUDGET["cpu"])
+    read = []
+    stack = shared._stack
+
+    def counted(ids, mask, layers):
+        read.append(mask)
+        return stack(ids, mask, layers)
+
+    monkeypatch.setattr(Encoder, "_stack", property(lambda self: counted))
+    shared.encode([f"{place} " + "a " * (length - 3) for place, length in enumerate(lengths)], [1])
+    assert sum(len(mask) for mask in read) == 512
+    cells, tokens = sum(mask.numel() for mask in read), sum(int(mask.sum()) for mask in read)
+    assert 0 < cells - tokens < 0.05 * cells
 
 
 # --- tokens -----------------------------------------------------------------------------------------------

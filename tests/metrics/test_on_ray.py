@@ -7,6 +7,7 @@ import json
 import sys
 import threading
 import time
+import types
 from pathlib import Path
 
 import psutil
@@ -18,7 +19,7 @@ from summarily.metrics import streaming
 from summarily.metrics.on_ray import _worker, score_on_ray
 from summarily.metrics.streaming import score_stream
 from summarily.support import cluster
-from summarily.support.errors import InputError, MissingRequirement
+from summarily.support.errors import FailedRunError, InputError, MissingRequirement
 from tests.metrics import tiny
 from tests.metrics.test_streaming import ROWS
 
@@ -211,3 +212,15 @@ def test_mistakes_are_answered_before_ray_is_begun(tmp_path, monkeypatch, capsys
     ):
         assert main(arguments) == 2
         assert told in capsys.readouterr().err
+
+
+def test_a_ray_that_does_not_start_is_told_in_a_sentence(monkeypatch):
+    def init(*arguments, **options):  # word for word what Ray 2.60 raises on a machine that is too busy
+        raise Exception("The current node timed out during startup. This could happen because ...")
+
+    ray = types.SimpleNamespace(init=init, is_initialized=lambda: False, data=None)
+    monkeypatch.setitem(sys.modules, "ray", ray)
+    monkeypatch.setitem(sys.modules, "ray.data", ray)
+    told = pytest.raises(FailedRunError, match=r"^Ray did not start: The current node timed out")
+    with told, cluster._started(None, 1):
+        pass

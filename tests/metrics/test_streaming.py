@@ -178,6 +178,23 @@ def test_idf_is_counted_by_a_first_pass_that_adds_up():
         score_stream(iter(ROWS[:60]), metric)
 
 
+def test_a_text_that_comes_again_in_a_window_is_encoded_once(monkeypatch):
+    """In whatever chunk; each window begins with nothing, so that its scores are those of any process."""
+    from summarily.metrics import encoding, engine
+
+    monkeypatch.setattr(engine, "CHUNK_EXAMPLES", 5)
+    metric = {"bertscore": {"model": tiny.checkpoint("bert")}}
+    rows = [{"prediction": row["prediction"], "reference": row["references"][0]} for row in ROWS[:48:3]]
+    rows += [{"prediction": row["reference"], "reference": row["prediction"]} for row in rows]
+    shared = encoding.encoder(tiny.checkpoint("bert"))
+    passes = []
+    for stream in (rows, rows * 2, rows * 3):
+        before = shared.forward_passes
+        score_stream(stream, metric, window=64, confidence=None)
+        passes.append(shared.forward_passes - before)
+    assert passes == [32, 32, 64], "16 pairs of different texts, in one window, in one and in two"
+
+
 # --- what is kept -----------------------------------------------------------------------------------------
 
 
