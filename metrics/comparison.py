@@ -109,9 +109,7 @@ class Comparison:
             return [system for system in scores if system == top or not self.differ(metric, top, system)]
         weights = any_score._weights_of(key)
         tests = {
-            system: paired_test(
-                scores[top].per_example[name], found.per_example[name], weights=weights, resamples=2000
-            )
+            system: paired_test(scores[top].per_example[name], found.per_example[name], weights=weights)
             for system, found in scores.items()
             if system != top
         }

@@ -10,8 +10,11 @@ _HOME = tempfile.mkdtemp(prefix="summarily-tests-")
 os.environ["HF_HOME"] = _HOME
 os.environ["HF_HUB_OFFLINE"] = "1"
 os.environ["TOKENIZERS_PARALLELISM"] = "false"
-os.environ.pop("HF_MODULES_CACHE", None)
-os.environ.pop("HF_METRICS_CACHE", None)
+# Each of these would go before HF_HOME.
+for _name in list(os.environ):
+    if _name.startswith(("HF_", "HUGGINGFACE_")) and _name.endswith("_CACHE"):
+        del os.environ[_name]
+os.environ.pop("SUMMARILY_REGISTER", None)
 
 
 # The same texts are tried in every run and on every machine: what failed once fails again.

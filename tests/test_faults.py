@@ -2,6 +2,7 @@
 
 import random
 import sys
+import time
 
 import pytest
 
@@ -23,15 +24,19 @@ def job(code, needs_cache=False):
     )
 
 
-def strike(fault, code, tmp_path, seconds=0.5):
+def strike(fault, code, tmp_path):
+    start = (
+        time.monotonic()
+    )  # moments are drawn from the time that it takes on this machine, as busy as it is
     expected = faults._outcome(job(code), faults._prepare(tmp_path / "undisturbed"))
+    seconds = time.monotonic() - start
     folder = faults._prepare(tmp_path / "struck")
     faults.FAULTS[fault](job(code), folder, expected, seconds, random.Random(0))
 
 
 def test_a_job_that_writes_in_place_is_found_out(tmp_path):
     with pytest.raises(AssertionError):
-        strike("kill -9", IN_PLACE, tmp_path, seconds=3)
+        strike("kill -9", IN_PLACE, tmp_path)
 
 
 def test_a_traceback_is_found_out(tmp_path):

@@ -34,7 +34,6 @@ class AttentionPlan:
     empty: torch.Tensor | None = None
     causal: bool = False  # lower-triangular, so that no mask has to be built
     keys_of_block: torch.Tensor | None = None  # [blocks, keys]: the tokens gathered for each block of queries
-    block_length: int = 0
 
 
 def known(condition: torch.Tensor) -> bool:
@@ -123,7 +122,7 @@ def plan_blocks(
     alike = pattern.visible(torch.arange(block, device=device)[:, None], offsets)  # the same for every block
     mask = real[:, :, None, :] & alike
     mask, empty = _guard_empty_rows(mask.flatten(0, 1)[:, None])  # [batch * blocks, 1, queries, keys]
-    return AttentionPlan(mask, empty, keys_of_block=keys, block_length=block)
+    return AttentionPlan(mask, empty, keys_of_block=keys)
 
 
 def plan_attention(
@@ -217,7 +216,7 @@ def weigh(
 def _blocked_attention(query, key, value, plan, dropout, bias=None, scale=None):
     batch, heads, length, size = query.shape
     blocks, keys = plan.keys_of_block.shape
-    block = plan.block_length
+    block = plan.mask.shape[-2]
 
     # Rows of all heads together are longer, hence faster to gather, than rows of one head.
     def token_rows(states):

@@ -91,7 +91,7 @@ def slow_worker(**options):
 
 def kill_a_worker(windows: Path, written: list[int]) -> None:
     """As soon as a window is written; how many were by then."""
-    deadline = time.monotonic() + 240
+    deadline = time.monotonic() + 1800
     while time.monotonic() < deadline and not list(windows.glob("*.parquet")):
         time.sleep(0.02)
     for process in psutil.Process().children(recursive=True):

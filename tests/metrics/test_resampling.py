@@ -216,4 +216,7 @@ def test_few_examples_have_no_bootstrap_and_say_why():
     assert paired_test([0.1, 0.9], [0.2, 0.3]).p_bootstrap is None
     assert paired_test([0.1] * 10, [0.2] * 10).p_bootstrap is not None
     assert "Only 2 examples" in too_few(2) and too_few(10) is None
-    assert "cannot go below p = 0.5" in too_few(2, paired=True)
+    assert too_few(3, paired=True).endswith(
+        "there is no bootstrap p-value, and the permutation test cannot go below p = 0.25: the signs of 3 differences "
+        "have only 8 arrangements. Compare at least 10."
+    )

@@ -257,7 +257,7 @@ def test_a_killed_stream_goes_on_to_the_same_numbers(tmp_path, method, call, aft
     table, output = write_parquet(tmp_path / "rows.parquet", ROWS), tmp_path / "scores.parquet"
     code = KILLED.format(method=method, call=call, after=after, metrics=OPTIONS["metrics"])
     run = subprocess.run(
-        [sys.executable, "-c", code, table, str(output)], capture_output=True, text=True, timeout=240
+        [sys.executable, "-c", code, table, str(output)], capture_output=True, text=True, timeout=1800
     )
     assert run.returncode == -signal.SIGKILL, run.stderr
     assert not output.exists() and (tmp_path / "scores.parquet.partial").is_dir()

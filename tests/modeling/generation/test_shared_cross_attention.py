@@ -4,7 +4,13 @@ from __future__ import annotations
 
 import pytest
 import torch
-from transformers import DynamicCache, EncoderDecoderCache, T5Config, T5ForConditionalGeneration
+from transformers import (
+    DynamicCache,
+    EncoderDecoderCache,
+    StaticCache,
+    T5Config,
+    T5ForConditionalGeneration,
+)
 
 from summarily.modeling.generation.shared_cross_attention import (
     SharedCrossAttentionCache,
@@ -138,6 +144,13 @@ def test_a_users_own_cache_still_works_with_our_models():
     cache = EncoderDecoderCache(DynamicCache(), DynamicCache())
     expected = model.generate(**sources(), num_beams=4, **OPTIONS)
     assert torch.equal(model.generate(**sources(), num_beams=4, **OPTIONS, past_key_values=cache), expected)
+
+
+@pytest.mark.parametrize(("implementation", "kind"), [("static", StaticCache), ("dynamic", DynamicCache)])
+def test_the_summaries_own_cache_is_of_the_kind_that_was_asked_for(implementation, kind):
+    options = {**OPTIONS, "cache_implementation": implementation, "return_dict_in_generate": True}
+    cache = MODELS["ours"]().generate(**sources(), **options).past_key_values
+    assert isinstance(cache, SharedCrossAttentionCache) and type(cache.self_attention_cache) is kind
 
 
 def test_mistakes_are_named():

@@ -135,6 +135,14 @@ def test_the_loss_is_the_sum_over_all_labels(name):
     assert unwrapped(parallel) is model and is_plain(parallel) == is_plain(model)
 
 
+@pytest.mark.parametrize("name", MODELS)
+def test_a_loss_keeps_no_cache_of_what_was_read(name):
+    model, caches = MODELS[name](), []
+    model.register_forward_hook(lambda module, inputs, output: caches.append(output.past_key_values))
+    summary_loss(model, batch_of(model), TrainingSection())
+    assert caches == [None]
+
+
 def test_the_head_reads_all_places_again_afterwards():
     model = tiny_bart()
     batch = batch_of(model)

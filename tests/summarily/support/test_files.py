@@ -109,6 +109,16 @@ def test_what_was_left_half_written_goes(tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["hub"]
 
 
+def test_a_folder_that_was_put_aside_comes_back_if_no_other_took_its_name(tmp_path):
+    """A kill between the two renames of `write_folder` leaves the old folder under a name of ours."""
+    for name in (".partial-replaced-hub", ".partial-hub"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "a").write_text(name)
+    files.remove_partial(tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["hub"]
+    assert (tmp_path / "hub" / "a").read_text() == ".partial-replaced-hub"
+
+
 @pytest.mark.parametrize("step", ["fsync", "chmod", "replace"])
 def test_a_file_that_cannot_be_written_leaves_the_old_one_and_nothing_else(step, tmp_path, monkeypatch):
     path = tmp_path / "scores.json"
@@ -149,18 +159,18 @@ def test_a_folder_is_made_once_however_many_want_it(tmp_path):
     def write(folder):
         made.append(folder)
         begun.set()
-        go_on.wait(60)
+        go_on.wait(600)
         (folder / "a").write_text("1")
 
     first, second = (threading.Thread(target=make_folder_once, args=(path, write)) for _ in range(2))
     first.start()
-    assert begun.wait(60)
+    assert begun.wait(600)
     second.start()
     second.join(0.2)
     assert second.is_alive() and not path.exists(), "it waits, and sees no half of it"
     go_on.set()
-    first.join(60)
-    second.join(60)
+    first.join(600)
+    second.join(600)
     assert len(made) == 1 and [file.name for file in path.iterdir()] == ["a"]
     assert make_folder_once(path, lambda folder: pytest.fail("made again")) == path
 
@@ -221,6 +231,6 @@ def test_two_processes_that_write_one_folder_do_not_take_it_from_each_other(tmp_
     )
     folder = tmp_path / "shared"
     both = [subprocess.Popen([sys.executable, "-c", code, str(folder), name]) for name in ("a", "b")]
-    assert [process.wait(120) for process in both] == [0, 0]
+    assert [process.wait(900) for process in both] == [0, 0]
     assert len({(folder / str(number)).read_text() for number in range(20)}) == 1
     assert [path.name for path in tmp_path.iterdir()] == ["shared"]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import time
+from typing import ClassVar
 
 import pytest
 
@@ -57,15 +57,38 @@ def test_a_command_tells_how_far_it_is_with_few_texts_too(monkeypatch, capsys, i
     )
 
 
+class Timer:
+    """Goes off when the test says that the time is over."""
+
+    waiting: ClassVar[list[Timer]] = []
+
+    def __init__(self, seconds, function, arguments):
+        assert seconds == progress.PATIENCE == 1
+        self.go_off, self.daemon = lambda: function(*arguments), False
+
+    def start(self):
+        assert self.daemon, "a command does not wait for it at its end"
+        self.waiting.append(self)
+
+    def cancel(self):
+        if self in self.waiting:
+            self.waiting.remove(self)
+
+
 def test_a_command_announces_what_takes_a_moment(monkeypatch, capsys):
-    monkeypatch.setattr(progress, "PATIENCE", 0.05)
+    def a_second_passes():
+        while Timer.waiting:
+            Timer.waiting.pop(0).go_off()
+
+    monkeypatch.setattr(progress.threading, "Timer", Timer)
     say("nobody asked")
+    assert not Timer.waiting
     with speaking():
         say("done at once")
         say("loading")
-        time.sleep(0.5)
+        a_second_passes()
         say("interrupted")
-    time.sleep(0.2)
+    a_second_passes()
     assert capsys.readouterr().err == "summarily: loading\n"
 
 
