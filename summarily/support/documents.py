@@ -187,7 +187,8 @@ def _without_emphasis(line: str) -> str:
         for mark in _MARKS:
             if line.startswith(mark, place):
                 ends[mark].append(place)
-    parts, done = [], 0
+    parts: list[str] = []
+    done = 0
     for place in (match.start() for match in re.finditer(r"[*_`](?=.)", line)):
         if place < done:
             continue

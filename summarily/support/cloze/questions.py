@@ -113,7 +113,8 @@ def make_cloze(
         if given is not None:
             mentions += [Mention(name, GIVEN) for name in given.names.values()]
     entities = Entities(mentions)
-    asked, left_out = [], 0
+    asked: list[list[Question]] = []
+    left_out = 0
     for text, given in zip(references, ready, strict=True):
         if given is not None:
             asked.append([given.question_about(entities)])
@@ -201,7 +202,8 @@ def _affordable(blanks: list[_Blank], most: int) -> list[_Blank]:
     total = sum(blank.length for blank in blanks)
     if total <= most:
         return blanks
-    chosen, saved = [], 0
+    chosen: list[_Blank] = []
+    saved = 0
     for blank in blanks:  # in whole numbers, so that it is the same everywhere
         saved += blank.length * most
         if saved >= blank.length * total:
