@@ -133,6 +133,17 @@ class AdaptedEncoderModel(PreTrainedModel):
             for name, parameter in self.encoder.named_parameters():
                 parameter.requires_grad_(_ADAPTER in name)
 
+    def initialize_weights(self) -> None:
+        """As in transformers; the adapters too, of which the encoder's class, which is asked for its part, knows nothing."""
+        new = [
+            module
+            for module in self.modules()
+            if isinstance(module, AdaptedLinear) and not getattr(module, "_is_hf_initialized", False)
+        ]
+        super().initialize_weights()
+        for module in new:
+            module.start()  # leaves alone what was loaded
+
     def get_input_embeddings(self) -> nn.Module:
         return self.encoder.get_input_embeddings()
 
@@ -185,12 +196,9 @@ class AdaptedEncoderModel(PreTrainedModel):
         wants_report = options.pop("output_loading_info", False)
         loaded: Any = super().from_pretrained(folder, *arguments, output_loading_info=True, **options)
         model, report = loaded
-        if lost := sorted(key for key in report["missing_keys"] if _ADAPTER in key):
-            if folder is not None:
-                raise InputError(f"{folder} has no {lost[0]} (adapters missing: {len(lost)}).")
-            for name, module in model.named_modules():  # without a checkpoint they are new ones
-                if f"{name}.adapter_down" in lost:
-                    module.start()
+        lost = sorted(key for key in report["missing_keys"] if _ADAPTER in key)
+        if lost and folder is not None:  # without a checkpoint they are new ones
+            raise InputError(f"{folder} has no {lost[0]} (adapters missing: {len(lost)}).")
         if model.config.encoder is not None:
             resolved, sha256 = resolve_encoder(model.config.encoder)
             if sha256 != model.config.encoder_sha256:

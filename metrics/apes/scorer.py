@@ -160,6 +160,7 @@ class Apes(Metric):
         reads = self.read(examples)
         counts = {
             "questions": sum(len(read.cloze.questions) for read in reads),
+            "questions_left_out": sum(read.cloze.left_out for read in reads),
             "correct": sum(read.correct for read in reads),
             "entity_mentions": sum(read.mentions for read in reads),
             "salient_entities": sum(read.salient for read in reads),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bisect
 import re
 from html.parser import HTMLParser
 from pathlib import Path
@@ -106,8 +107,12 @@ _EMPTY = {
 class _Page(HTMLParser):
     def __init__(self) -> None:
         super().__init__()
-        self.paragraphs = [""]
+        self._parts: list[list[str]] = [[]]
         self._left_out: list[str] = []
+
+    @property
+    def paragraphs(self) -> list[str]:
+        return ["".join(parts) for parts in self._parts]
 
     def handle_starttag(self, tag: str, attrs: Any) -> None:
         if self._left_out:
@@ -116,23 +121,25 @@ class _Page(HTMLParser):
         elif tag in _NO_TEXT:
             self._left_out.append(tag)
         elif tag not in _INLINE:
-            self.paragraphs.append("")
+            self._parts.append([])
 
     def handle_endtag(self, tag: str) -> None:
         if self._left_out:
             if tag == self._left_out[-1]:
                 self._left_out.pop()
         elif tag not in _INLINE and tag not in _EMPTY:
-            self.paragraphs.append("")
+            self._parts.append([])
 
     def handle_data(self, data: str) -> None:
         if not self._left_out:
-            self.paragraphs[-1] += data
+            self._parts[-1].append(data)
 
 
 def _of_html(text: str) -> str:
     page = _Page()
-    page.feed(text)
+    # What no ">" follows is no tag; the parser would look for one from each "<" to the end.
+    tags = text.rfind(">") + 1
+    page.feed(text[:tags] + text[tags:].replace("<", "&lt;"))
     page.close()
     return _tidy(page.paragraphs)
 
@@ -142,10 +149,12 @@ def _of_html(text: str) -> str:
 _FRONT_MATTER = re.compile(r"\A---\n.*?\n---\n", re.S)
 _FENCED = re.compile(r"^(```|~~~).*?^\1[^\n]*$", re.S | re.M)
 _TABLE_LINE = re.compile(r"^[ \t]*\|.*\|[ \t]*$", re.M)
-_IMAGE_OR_LINK = re.compile(r"!?\[([^\]]*)\]\([^)]*\)")
-_PICTURE = re.compile(r"!\[[^\]]*\]\([^)]*\)")
+# Neither part holds the beginning of another one, so that time is linear in a text of beginnings.
+_LINK = r"\[([^\[\]]*)\]\((?:(?!\]\()[^)])*\)"
+_IMAGE_OR_LINK = re.compile(f"!?{_LINK}")
+_PICTURE = re.compile(f"!{_LINK}")
 _LINE_BEGIN = re.compile(r"^ {0,3}(?:#{1,6}[ \t]+|>[ \t]?|[-*+][ \t]+|\d+[.)][ \t]+)", re.M)
-_EMPHASIS = re.compile(r"(\*\*|__|\*|`)(?=\S)(.+?)(?<=\S)\1")
+_MARKS = ("**", "__", "*", "`")
 
 
 def _of_markdown(text: str) -> str:
@@ -160,7 +169,39 @@ def _of_markdown(text: str) -> str:
         text = pattern.sub("", text)
     text = _IMAGE_OR_LINK.sub(r"\1", text)
     text = _LINE_BEGIN.sub("", text)
-    return _tidy(re.split(r"\n\s*\n", _EMPHASIS.sub(r"\2", text)))
+    text = "\n".join(map(_without_emphasis, text.split("\n")))
+    return _tidy(re.split(r"\n\s*\n", text))
+
+
+def _without_emphasis(line: str) -> str:
+    """A line without the marks around a part of it; a mark that nothing closes is a character like others.
+
+    As `(\\*\\*|__|\\*|`)(?=\\S)(.+?)(?<=\\S)\\1` replaced by its part, which looks for the end of each mark anew.
+
+    Example:
+        >>> _without_emphasis("**It** *snowed* in `Oslo`, 2 * 3 * 4")
+        'It snowed in Oslo, 2 * 3 * 4'
+    """
+    ends: dict[str, list[int]] = {mark: [] for mark in _MARKS}
+    for place in (match.start() for match in re.finditer(r"(?<=\S)[*_`]", line)):
+        for mark in _MARKS:
+            if line.startswith(mark, place):
+                ends[mark].append(place)
+    parts: list[str] = []
+    done = 0
+    for place in (match.start() for match in re.finditer(r"[*_`](?=.)", line)):
+        if place < done:
+            continue
+        for mark in _MARKS:
+            start = place + len(mark)
+            if not line.startswith(mark, place) or line[start : start + 1].isspace():
+                continue
+            number = bisect.bisect_left(ends[mark], start + 1)
+            if number < len(ends[mark]):
+                parts += [line[done:place], line[start : ends[mark][number]]]
+                done = ends[mark][number] + len(mark)
+                break
+    return "".join([*parts, line[done:]])
 
 
 # --- PDF ------------------------------------------------------------------------------------------------------

@@ -9,7 +9,16 @@ from typing import Any, TypeAlias
 
 from summarily.support.errors import InputError
 from summarily.support.inputs import parse_json
-from summarily.support.tables import TABLE_ENDINGS, _ending, _open, some_names
+from summarily.support.tables import (
+    TABLE_ENDINGS,
+    _ending,
+    _open,
+    check_names,
+    open_parquet,
+    rows_at_once,
+    some_names,
+    unreadable_parquet,
+)
 
 ROWS_AT_ONCE = 1024
 Row: TypeAlias = Mapping[str, Any] | InputError
@@ -108,23 +117,17 @@ def _csv(path: Path, delimiter: str) -> Iterator[Row]:
 
 
 def _parquet(path: Path, columns: Sequence[str]) -> Iterator[Row]:
-    import pyarrow
-    import pyarrow.parquet
-
-    try:
-        # What pyarrow buffers ahead it keeps to the end of the file.
-        with pyarrow.parquet.ParquetFile(path, pre_buffer=False) as file:
-            present = [name for name in file.schema_arrow.names if name in columns]
-            if not present:
-                raise InputError(
-                    f"{path} has none of the columns {', '.join(columns)}; it has: {some_names(file.schema_arrow.names)}."
-                )
-            for batch in file.iter_batches(ROWS_AT_ONCE, columns=present):
-                yield from batch.to_pylist()
-    except (pyarrow.ArrowException, OSError) as error:
-        raise InputError(
-            f"{path} is not a parquet file that can be read: {str(error).splitlines()[0]}"
-        ) from None
+    with unreadable_parquet(path), path.open("rb") as stream:
+        file = open_parquet(path, stream, path.stat().st_size)
+        names = file.schema_arrow.names
+        check_names(path, names)
+        present = [name for name in names if name in columns]
+        if not present:
+            raise InputError(
+                f"{path} has none of the columns {', '.join(columns)}; it has: {some_names(names)}."
+            )
+        for batch in file.iter_batches(rows_at_once(file, present, ROWS_AT_ONCE), columns=present):
+            yield from batch.to_pylist()
 
 
 def _dataset(name: str, split: str, config: str | None) -> Iterator[Row]:

@@ -51,7 +51,7 @@ class _Unpacked(gzip.GzipFile):
     def __init__(self, path: Path):
         super().__init__(path, "rb")
         self._path, self._count = path, 0
-        self._most = max(SMALL, path.stat().st_size * MOST_TIMES)
+        self._most = _most(path.stat().st_size)
 
     def read(self, size: int | None = -1) -> bytes:
         return self._counted(super().read(self._most + 1 if size is None or size < 0 else size))
@@ -62,11 +62,19 @@ class _Unpacked(gzip.GzipFile):
     def _counted(self, data: bytes) -> bytes:
         self._count += len(data)
         if self._count > self._most:
-            raise InputError(
-                f"{self._path} unpacks to more than {MOST_TIMES} times its size, which no text does; unpack it first "
-                "if it is yours."
-            )
+            raise _unpacks_too_far(self._path)
         return data
+
+
+def _most(size: int) -> int:
+    return max(SMALL, size * MOST_TIMES)
+
+
+def _unpacks_too_far(path: Path) -> InputError:
+    return InputError(
+        f"{path} unpacks to more than {MOST_TIMES} times its size, which no text does; unpack it first "
+        "if it is yours."
+    )
 
 
 def read_lines(path: str) -> list[str]:
@@ -174,35 +182,81 @@ def _read_csv(path: Path, delimiter: str) -> Table:
     for number, row in enumerate(rows):
         if len(row) != len(header):
             raise InputError(f"{path}, row {number}: expected {len(header)} fields, found {len(row)}.")
-    _check_names(path, header)
+    check_names(path, header)
     place = {name: number for number, name in enumerate(header)}
     return Table(header, lambda name: [row[place[name]] for row in rows])
 
 
-def _check_names(path: Path, names: Sequence[str]) -> None:
+def check_names(path: Path, names: Sequence[str]) -> None:
     if twice := [name for name, times in Counter(names).items() if times > 1]:
         raise InputError(f"{path} has {names.count(twice[0])} columns {twice[0]!r}; which one is meant?")
 
 
 def _read_parquet(path: Path) -> Table:
-    import pyarrow
-    import pyarrow.parquet
-
-    try:
+    with unreadable_parquet(path):
         with _bytes(path) as stream:
-            file = pyarrow.parquet.ParquetFile(io.BytesIO(stream.read()))
+            whole = stream.read()
+        file = open_parquet(path, io.BytesIO(whole), len(whole))
         names = file.schema_arrow.names
-    except (*_UNREADABLE, pyarrow.ArrowException) as error:
-        raise _no_parquet(path, error) from None
-    _check_names(path, names)
+    check_names(path, names)
 
     def read(name: str) -> list[Any]:
-        try:
-            return file.read([name]).column(name).to_pylist()
-        except (*_UNREADABLE, pyarrow.ArrowException) as error:
-            raise _no_parquet(path, error) from None
+        # Equal texts are held once, as in the file, of which 100 kB may have one of 100 kB 30,000 times.
+        known: dict[str, str] = {}
+        values: list[Any] = []
+        with unreadable_parquet(path):
+            for batch in file.iter_batches(rows_at_once(file, [name]), columns=[name]):
+                values += [_held_once(value, known) for value in batch.column(0).to_pylist()]
+        return values
 
     return Table((name for name in names if not _PANDAS_INDEX.fullmatch(name)), read)
+
+
+def _held_once(value: Any, known: dict[str, str]) -> Any:
+    if isinstance(value, str):
+        return known.setdefault(value, value)
+    return [_held_once(part, known) for part in value] if isinstance(value, list) else value
+
+
+def open_parquet(path: Path, source: Any, size: int) -> Any:
+    """A parquet file of so many bytes, unless it says that it unpacks to a great many times as much."""
+    import pyarrow.parquet
+
+    # What pyarrow buffers ahead it keeps to the end of the file.
+    file = pyarrow.parquet.ParquetFile(source, pre_buffer=False)
+    chunks = list(_chunks(file))
+    if max(sum(c.total_uncompressed_size for c in chunks), sum(c.num_values for c in chunks)) > _most(size):
+        raise _unpacks_too_far(path)
+    return file
+
+
+def rows_at_once(file: Any, columns: Sequence[str], most: int = 1024) -> int:
+    """How many rows a batch may have, if each of them could have the longest text that is stored once for many."""
+    stored_once = [
+        chunk.total_uncompressed_size
+        for chunk in _chunks(file)
+        if chunk.has_dictionary_page and chunk.path_in_schema.split(".")[0] in columns
+    ]
+    return max(16, min(most, SMALL * 4 // max([1, *stored_once])))
+
+
+def _chunks(file: Any) -> Iterator[Any]:
+    for group in range(file.metadata.num_row_groups):
+        columns = file.metadata.row_group(group)
+        yield from map(columns.column, range(columns.num_columns))
+
+
+@contextlib.contextmanager
+def unreadable_parquet(path: Path) -> Iterator[None]:
+    """What Arrow raises inside becomes a sentence."""
+    import pyarrow
+
+    try:
+        yield
+    except InputError:
+        raise
+    except (*_UNREADABLE, pyarrow.ArrowException) as error:
+        raise _no_parquet(path, error) from None
 
 
 _PANDAS_INDEX = re.compile(r"__index_level_\d+__")

@@ -3,14 +3,24 @@
 `CHECKS` are claims about one class, under the names that they have in transformers' `ModelTesterMixin` and
 `GenerationTesterMixin` (5.22); the code is our own. `CASES` are our classes with tiny configurations, and
 `CANNOT_APPLY` is the one table of what is left out, and why. `test_harness.py` runs all of it.
+
+Names of those mixins that are not here ask for a GPU or several processes (flash attention, parallel plans, DeepSpeed,
+offloaded and quantized caches), for pictures, sound, experts or rotary positions, for a decoder alone (logits to keep,
+embeddings that go on), for heads that classify (problem types), or look at the tester (is it small?). Others are part of
+one that is: `base_model_prefix_loads_base_weights` of `correct_missing_keys`, `inputs_embeds` of
+`inputs_embeds_matches_input_ids`, `disk_offload_bin` of `disk_offload_safetensors`, `training_gradient_checkpointing` and
+`enable_input_require_grads_with_gradient_checkpointing` of those with `use_reentrant`, `can_load_with_global_device_set`
+of `can_load_with_device_context_manager`, `config_attn_implementation_setter` and `sdpa_can_dispatch_...` of
+`can_set_attention_dynamically`, `greedy_generate` and the like of their `..._dict_output`.
 """
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import inspect
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -215,6 +225,8 @@ _STATE = "an LSTM cannot take tokens back, and `generate` is told so"
 _ADDITIVE = "additive attention has no dot product to scale"
 _ONE_CALL = "one call of one operator, of which nothing can be computed again"
 _OWN_CACHE = "its cache keeps what its attention can still see, and `generate` is told so"
+_T5 = "T5 with a head has the layers of T5 itself, as in transformers, and no T5 in it"
+_ONE_STATE = "the state of an LSTM has one size, however long the summary, and no keys"
 _LEFT = "positions, or the chunks they lie in, are counted from the left, as in stock BART and LED"
 
 CANNOT_APPLY: dict[str, dict[str, str]] = {
@@ -242,9 +254,16 @@ CANNOT_APPLY: dict[str, dict[str, str]] = {
     "generate_from_inputs_embeds": {"pointer_generator": _IDS, "apeso": _IDS},
     "generate_prompt_lookup_decoding_matches_greedy_search": {"pointer_generator": _STATE, "apeso": _STATE},
     "generate_assisted_decoding_matches_greedy_search": {"pointer_generator": _STATE, "apeso": _STATE},
+    "generate_assisted_decoding_sample": {"pointer_generator": _STATE, "apeso": _STATE},
+    "generate_past_key_values_format": {"pointer_generator": _ONE_STATE, "apeso": _ONE_STATE},
+    "can_set_attention_dynamically": {"pointer_generator": _ADDITIVE, "apeso": _ADDITIVE},
+    "model_base_model_prefix": {
+        "led_t5/LedT5ForConditionalGeneration": _T5,
+        "red_t5/RedT5ForConditionalGeneration": _T5,
+    },
     "generate_with_static_cache": {
-        "pointer_generator": "the state of an LSTM has one size, however long the summary",
-        "apeso": "the state of an LSTM has one size, however long the summary",
+        "pointer_generator": _ONE_STATE,
+        "apeso": _ONE_STATE,
         "local": _OWN_CACHE,
         "relative": _OWN_CACHE,
     },
@@ -381,21 +400,88 @@ def load_with_mismatched_shapes(subject: Subject) -> None:
     assert all(torch.isfinite(p).all() for p in loaded.parameters())
 
 
+@contextlib.contextmanager
+def seeded_modules() -> Iterator[None]:
+    """Every module that a model initializes begins at the same seed, so that their order does not matter."""
+    initialize = PreTrainedModel._initialize_weights
+
+    def seeded(*arguments: Any, **options: Any) -> None:
+        torch.manual_seed(42)
+        initialize(*arguments, **options)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(PreTrainedModel, "_initialize_weights", seeded)
+        yield
+
+
 @check
 def can_init_all_missing_weights(subject: Subject) -> None:
-    """Weights that a checkpoint lacks start as those of a new model do, buffers exactly."""
+    """Weights that a checkpoint lacks start as those of a new model do, to the last bit."""
+    with seeded_modules():
+        model = subject.model()
+        made = subject.model_class.from_pretrained(None, config=subject.case.config(), state_dict={})
+    for one, other in (
+        (model.state_dict(), made.state_dict()),
+        (dict(model.named_buffers()), dict(made.named_buffers())),
+    ):
+        assert one.keys() == other.keys()
+        for name, tensor in one.items():
+            assert torch.equal(tensor, other[name]), name
+
+
+@check
+def init_weights_can_init_buffers(subject: Subject) -> None:
+    """A model that was built without memory has its buffers, and weights that are numbers, from `init_weights`."""
+    with torch.device("meta"):
+        model = subject.model_class(subject.case.config())
+    model.to_empty(device="cpu")
+    with torch.no_grad():  # whatever lay in the memory
+        for tensor in (*model.parameters(), *model.buffers()):
+            tensor.fill_(float("nan") if tensor.is_floating_point() else -7)
+    with seeded_modules():
+        model.init_weights()
+        expected = subject.model()
+    for name, tensor in expected.named_buffers():
+        assert torch.equal(model.get_buffer(name), tensor), name
+    for name, tensor in expected.named_parameters():
+        assert torch.equal(model.get_parameter(name), tensor), name
+
+
+@check
+def load_contiguous_weights(subject: Subject) -> None:
+    with saved(subject.model()) as folder:
+        loaded = subject.model_class.from_pretrained(folder)
+    assert all(parameter.is_contiguous() for parameter in loaded.parameters())
+
+
+@check
+def load_save_without_tied_weights(subject: Subject) -> None:
+    """What the configuration unties has weights of its own, in the file too."""
+    model = subject.model(tie_word_embeddings=False)
+    with saved(model) as folder:
+        loaded, report = subject.model_class.from_pretrained(folder, output_loading_info=True)
+    assert not report["missing_keys"] and not report["unexpected_keys"]
+    assert_same(model.state_dict(), loaded.state_dict(), tolerance=0)
+
+
+@check
+def tied_weights_keys(subject: Subject) -> None:
+    """The keys that a class says it ties are one tensor with their source, and no others are."""
     model = subject.model()
-    made = subject.model_class.from_pretrained(None, config=subject.case.config(), state_dict={})
-    for name, tensor in model.state_dict().items():
-        other = made.state_dict()[name]
-        assert torch.isfinite(other).all(), name
-        if tensor.is_floating_point() and tensor.numel() > 100 and name in dict(model.named_parameters()):
-            assert abs(tensor.std() - other.std()) <= 0.5 * tensor.std() + 1e-6, name
-    assert_same(
-        [*dict(model.named_buffers()).values(), torch.zeros(1)],
-        [*dict(made.named_buffers()).values(), torch.zeros(1)],
-        tolerance=0,
-    )
+    ties = model.all_tied_weights_keys
+    assert all(model.get_parameter(name) is model.get_parameter(source) for name, source in ties.items())
+    every = {name for name, _ in model.named_parameters(remove_duplicate=False)}
+    assert every - {name for name, _ in model.named_parameters()} <= ties.keys() | set(ties.values())
+
+
+@check
+def cannot_load_with_meta_device_context_manager(subject: Subject) -> None:
+    with (
+        saved(subject.model()) as folder,
+        torch.device("meta"),
+        pytest.raises(RuntimeError, match="meta device"),
+    ):
+        subject.model_class.from_pretrained(folder)
 
 
 @check
@@ -414,6 +500,20 @@ def model_weights_reload_no_missing_tied_weights(subject: Subject) -> None:
         loaded, report = subject.model_class.from_pretrained(folder, output_loading_info=True)
     assert ties(loaded) == ties(model) and not report["missing_keys"]
     assert all(len(names & stored.keys()) == 1 for names in ties(model))
+
+
+@check
+def can_set_attention_dynamically(subject: Subject) -> None:
+    """By the configuration and by the model, for all parts of it; what is not known is refused and changes nothing."""
+    model = subject.model()
+    parts = [module for module in model.modules() if isinstance(module, PreTrainedModel)]
+    for kind in ("eager", "sdpa") if all(part._supports_sdpa for part in parts) else ("eager",):
+        assert subject.model(_attn_implementation=kind).config._attn_implementation == kind
+        model.set_attn_implementation(kind)
+        assert {part.config._attn_implementation for part in parts} == {kind}
+        with pytest.raises(ValueError, match="foo"):
+            model.set_attn_implementation("foo")
+        assert {part.config._attn_implementation for part in parts} == {kind}
 
 
 @check
@@ -520,7 +620,7 @@ def model_main_input_name(subject: Subject) -> None:
 @check
 def model_base_model_prefix(subject: Subject) -> None:
     model = subject.model()
-    if subject.name.endswith("ForConditionalGeneration") and "T5" not in subject.name:
+    if subject.name.endswith("ForConditionalGeneration"):
         assert isinstance(getattr(model, model.base_model_prefix), PreTrainedModel)
 
 
@@ -590,7 +690,26 @@ def resize_embeddings_untied(subject: Subject) -> None:
         assert tensors(outputs(model, subject.inputs()))[0].shape[-1] == VOCABULARY + 10
 
 
+@check
+def resize_embeddings_untied_no_reinit_on_post_init(subject: Subject) -> None:
+    model = subject.model(tie_word_embeddings=False)
+    model.resize_token_embeddings(VOCABULARY + 10)
+    before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
+    model.post_init()
+    assert_same(before, model.state_dict(), tolerance=0)
+
+
 # --- what it computes
+
+
+@check
+def model_forward_default_config_values(subject: Subject) -> None:
+    """A configuration whose special tokens nobody has named computes."""
+    named = subject.case.config().to_diff_dict()
+    for name in ("pad_token_id", "eos_token_id", "bos_token_id", "sep_token_id", "tie_word_embeddings"):
+        named.pop(name, None)
+    config = type(subject.case.config())(**named)
+    assert tensors(outputs(subject.model_class(config).eval(), subject.inputs()))
 
 
 @check
@@ -765,6 +884,30 @@ def gradient_checkpointing_enable_disable(subject: Subject) -> None:
         assert all(module.gradient_checkpointing is expected for module in flagged)
 
 
+@check
+def peft_gradient_checkpointing_enable_disable(subject: Subject) -> None:
+    """With adapters of PEFT, which makes the model ask for the gradients of what it reads."""
+    model = subject.model()
+    if not model.supports_gradient_checkpointing:
+        return
+    model._hf_peft_config_loaded = True
+    model.gradient_checkpointing_enable()
+    assert model.is_gradient_checkpointing
+    model.gradient_checkpointing_disable()
+    assert not model.is_gradient_checkpointing
+
+
+@check
+def enable_input_require_grads(subject: Subject) -> None:
+    """With frozen weights, which adapters leave, the states have gradients all the same."""
+    model = subject.model().requires_grad_(False)
+    inputs = subject.inputs()
+    model.enable_input_require_grads()
+    assert any(tensor.requires_grad for tensor in tensors(dict(model(**inputs))))
+    model.disable_input_require_grads()
+    assert not any(tensor.requires_grad for tensor in tensors(dict(model(**inputs))))
+
+
 def _checkpointed(subject: Subject, reentrant: bool) -> None:
     model, inputs = without_dropout(subject.model()), subject.inputs(labels=True)
     plain = gradients(model, inputs)
@@ -889,6 +1032,35 @@ def generate_assisted_decoding_matches_greedy_search(subject: Subject) -> None:
     torch.manual_seed(1)
     for assistant in (subject.model(), subject.model_class(subject.case.config()).eval()):
         assert torch.equal(greedy, generate(subject, inputs, assistant_model=assistant))
+
+
+@check
+def generate_assisted_decoding_sample(subject: Subject) -> None:
+    inputs = subject.inputs(rows=[0])
+    made = generate(subject, inputs, assistant_model=subject.model(), do_sample=True)
+    assert made.shape == (1, 6)
+
+
+@check
+def generate_without_input_ids(subject: Subject) -> None:
+    """From nothing but the token that texts begin with."""
+    model = subject.model()
+    model.generation_config.bos_token_id = 0
+    made = model.generate(do_sample=False, max_new_tokens=5, min_new_tokens=5)
+    assert made.shape == (1, 6)
+
+
+@check
+def generate_past_key_values_format(subject: Subject) -> None:
+    """Keys and values of each layer, of the summary so far and of the source: [rows, heads, tokens, width of a head]."""
+    config = subject.case.config()
+    cache = subject.model()(**subject.inputs(), use_cache=True).past_key_values
+    heads = getattr(config, "num_heads", None) or config.num_attention_heads
+    width = getattr(config, "d_kv", None) or config.hidden_size // heads
+    for part, length in ((cache.self_attention_cache, 7), (cache.cross_attention_cache, 14)):
+        assert len(part.layers) == 2
+        for layer in part.layers:
+            assert layer.keys.shape == layer.values.shape == (3, heads, length, width)
 
 
 @check

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -176,12 +177,15 @@ class _Entity:
 
 
 class _Pattern(NamedTuple):
-    """A name as tokens; `exact` if only this spelling will do ("US" is not "us")."""
+    """A name; `exact` if only this spelling will do ("US" is not "us")."""
 
-    tokens: tuple[str, ...]
     id: str
     exact: str | None
     length: int
+
+
+_Patterns = dict[str, dict[int, dict[tuple[str, ...], list[_Pattern]]]]
+"""Names by their first token, their number of tokens, and all of them: a thousand people may be called Ann."""
 
 
 class Entities:
@@ -202,7 +206,7 @@ class Entities:
     def __init__(self, mentions: Iterable[Mention] = ()):
         self._entities: dict[str, _Entity] = {}
         self._by_key: dict[tuple[str, ...], str] = {}
-        self._patterns: dict[str, list[_Pattern]] | None = None
+        self._patterns: _Patterns | None = None
         self._add(mentions)
 
     @property
@@ -222,10 +226,16 @@ class Entities:
 
     def extended(self, mentions: Iterable[Mention]) -> Entities:
         """A copy that knows more names. The entities that are here keep their ids and never become one."""
+        people = {
+            entity.key
+            for entity in self._entities.values()
+            if "PERSON" in entity.kinds and len(entity.key) > 1
+        }
+        lengths = {len(key) for key in people}
         new = [
             Mention(*pair)
             for pair in _cleaned(mentions)
-            if not self._knows(pair[0]) and not self._has(pair[0])
+            if not self._knows(pair[0]) and not _holds(_key(pair[0]), people, lengths)
         ]
         if not new:
             return self
@@ -242,16 +252,6 @@ class Entities:
         id = self._by_key.get(_key(name))
         return id is not None and name in self._entities[id].names
 
-    def _has(self, name: str) -> bool:
-        """Whether a name is a known person's with other words around it, which recognisers like to take along."""
-        key = _key(name)
-        return any(
-            "PERSON" in entity.kinds
-            and 1 < len(entity.key) < len(key)
-            and any(key[i : i + len(entity.key)] == entity.key for i in range(len(key)))
-            for entity in self._entities.values()
-        )
-
     def spans(self, text: str) -> list[tuple[int, int, str]]:
         """Where entities are mentioned: start, end and id, in the order of the text.
 
@@ -265,14 +265,11 @@ class Entities:
         patterns = self._compiled()
         matches = []
         for position, token in enumerate(folded):
-            for pattern in patterns.get(token, ()):
-                last = position + len(pattern.tokens) - 1
-                if (
-                    last < len(folded)
-                    and tuple(folded[position : last + 1]) == pattern.tokens
-                    and (pattern.exact is None or tokens[position][0] == pattern.exact)
-                ):
-                    matches.append((-pattern.length, position, last, pattern.id))
+            for length, same_length in patterns.get(token, {}).items():
+                last = position + length - 1
+                for pattern in same_length.get(tuple(folded[position : last + 1]), ()):
+                    if pattern.exact is None or tokens[position][0] == pattern.exact:
+                        matches.append((-pattern.length, position, last, pattern.id))
         taken = bytearray(len(tokens))
         chosen = []
         for _, first, last, id in sorted(matches):
@@ -305,37 +302,46 @@ class Entities:
     def _join_aliases(self, fixed: set[str]) -> None:
         # Longer names first: "Barack Obama" joins "Barack Hussein Obama" before "Obama" looks for its owner.
         new = [entity for entity in self._entities.values() if entity.id not in fixed]
+        possible = _Owners(self._entities.values(), {len(entity.key) for entity in new})
+        keys: dict[str, list[tuple[str, ...]]] = {}
+        for key, id in self._by_key.items():
+            keys.setdefault(id, []).append(key)
         for entity in sorted(new, key=lambda entity: -len(entity.key)):
-            owners = [other for other in self._entities.values() if _is_alias(entity, other)]
+            owners = [
+                other
+                for other in possible.of(entity)
+                if other.id in self._entities and _is_alias(entity, other)
+            ]
             if len(owners) == 1:
                 for name in entity.names:
                     owners[0].add(name, next(iter(sorted(entity.kinds))))
-                for key, id in self._by_key.items():
-                    if id == entity.id:
-                        self._by_key[key] = owners[0].id
+                moved = keys.pop(entity.id)
+                self._by_key.update(dict.fromkeys(moved, owners[0].id))
+                keys[owners[0].id] += moved
                 del self._entities[entity.id]
 
-    def _compiled(self) -> dict[str, list[_Pattern]]:
+    def _compiled(self) -> _Patterns:
         if self._patterns is None:
             self._patterns = {}
+            ends = Counter(
+                word for entity in self._entities.values() for word in {entity.key[0], entity.key[-1]}
+            )
             for entity in self._entities.values():
                 spellings = {spelling for name in entity.names for spelling in _spellings(name)}
-                for spelling in spellings | self._surnames(entity):
+                for spelling in spellings | self._surnames(entity, ends):
                     tokens = tuple(_fold(token) for token in _TOKEN.findall(spelling))
                     ambiguous = len(tokens) == 1 and tokens[0] in STOP_WORDS
-                    pattern = _Pattern(tokens, entity.id, spelling if ambiguous else None, len(spelling))
-                    self._patterns.setdefault(tokens[0], []).append(pattern)
+                    pattern = _Pattern(entity.id, spelling if ambiguous else None, len(spelling))
+                    same_length = self._patterns.setdefault(tokens[0], {}).setdefault(len(tokens), {})
+                    same_length.setdefault(tokens, []).append(pattern)
         return self._patterns
 
-    def _surnames(self, entity: _Entity) -> set[str]:
+    def _surnames(self, entity: _Entity, ends: Counter[str]) -> set[str]:
         """The bare surname of a person, unless it is a name or a surname of somebody else here, or a word."""
         if "PERSON" not in entity.kinds or len(entity.key) < 2:
             return set()
         surname = entity.key[-1]
-        claimed = self._by_key.get((surname,), entity.id) != entity.id or any(
-            other is not entity and surname in (other.key[-1], other.key[0])
-            for other in self._entities.values()
-        )
+        claimed = self._by_key.get((surname,), entity.id) != entity.id or ends[surname] > 1
         return set() if claimed or len(surname) < 3 or surname in STOP_WORDS else {surname}
 
 
@@ -344,6 +350,50 @@ def _cleaned(mentions: Iterable[Mention]) -> Iterator[tuple[str, str]]:
         for part in [mention.name] if mention.kind == GIVEN else split_name(mention.name):
             if name := clean_name(part):
                 yield name, mention.kind
+
+
+def _holds(key: tuple[str, ...], people: set[tuple[str, ...]], lengths: set[int]) -> bool:
+    """Whether a name is a person's with other words around it, which recognisers like to take along."""
+    return any(
+        key[i : i + length] in people
+        for length in lengths
+        if length < len(key)
+        for i in range(len(key) - length + 1)
+    )
+
+
+class _Owners:
+    """Which entities a name could be an alias of (`_is_alias`), found by the words that those have in common.
+
+    Args:
+        entities: all that there are.
+        lengths: of the names that will be asked about, in words.
+    """
+
+    def __init__(self, entities: Iterable[_Entity], lengths: set[int]):
+        self._by: dict[object, list[_Entity]] = {}
+        for entity in entities:
+            key = entity.key
+            places: set[object] = {("key", key), ("first", key[0]), ("ends", key[0], key[-1])}
+            places |= {("last", key[-length:]) for length in lengths if length < len(key)}
+            places |= {("initials", initials) for initials in _initials(key)}
+            for place in places:
+                self._by.setdefault(place, []).append(entity)
+
+    def of(self, short: _Entity) -> list[_Entity]:
+        key = short.key
+        places: list[object] = [("last", key), ("key", (*key[:-1], key[-1].removesuffix("s")))]
+        if len(key) == 1:
+            places += [("first", key[0]), ("initials", key[0])]
+        else:
+            places.append(("ends", key[0], key[-1]))
+        found = {entity.id: entity for place in places for entity in self._by.get(place, ())}
+        return list(found.values())
+
+
+def _initials(key: tuple[str, ...]) -> tuple[str, str]:
+    """Of all words, and of those that are no function words."""
+    return "".join(word[0] for word in key), "".join(word[0] for word in key if word not in STOP_WORDS)
 
 
 def _is_alias(short: _Entity, full: _Entity) -> bool:
@@ -362,8 +412,7 @@ def _is_alias(short: _Entity, full: _Entity) -> bool:
     if "ORG" in short.kinds & full.kinds and len(short.key) > 1:
         return short.key == full.key[-len(short.key) :]
     if len(short.key) == 1 and len(short.key[0]) > 1 and any(_is_acronym(name) for name in short.names):
-        initials = "".join(word[0] for word in full.key)
-        return short.key[0] in (initials, "".join(word[0] for word in full.key if word not in STOP_WORDS))
+        return short.key[0] in _initials(full.key)
     return False
 
 

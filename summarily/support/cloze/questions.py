@@ -17,7 +17,7 @@ A reader numbers the ids anew, by their first occurrence in passage and question
 from __future__ import annotations
 
 import bisect
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -39,6 +39,10 @@ class Question(NamedTuple):
 LONGEST_SENTENCE = 2000
 """Characters. Of a longer "sentence", such as a list of names, this much around the blank is asked: else a text of n
 names would give n questions of n names."""
+MOST_READ, READ_OVER = 100_000, 6
+"""Characters that the questions of one reference may have together: so many, or so many times its own. Whole articles of
+CNN/DailyMail, 10,000 characters, have 5 times their own where they name most. Of a list of names, which would be read over
+for each of them, questions at even distances are asked and the others counted (`Cloze.left_out`)."""
 
 
 # --- questions --------------------------------------------------------------------------------------------
@@ -46,11 +50,15 @@ names would give n questions of n names."""
 
 @dataclass
 class Cloze:
-    """The questions of a summary, the entities they are about, and how many questions each reference gave."""
+    """The questions of a summary, the entities they are about, and how many questions each reference gave.
+
+    `left_out` counts the questions that were not asked because a reference has too many (`MOST_READ`).
+    """
 
     questions: list[Question]
     entities: Entities
     by_reference: list[int]
+    left_out: int = 0
 
     @property
     def salient(self) -> set[str]:
@@ -105,11 +113,19 @@ def make_cloze(
         if given is not None:
             mentions += [Mention(name, GIVEN) for name in given.names.values()]
     entities = Entities(mentions)
-    asked = [
-        blank(text, entities) if given is None else [given.question_about(entities)]
-        for text, given in zip(references, ready, strict=True)
-    ]
-    return Cloze([question for own in asked for question in own], entities, [len(own) for own in asked])
+    asked: list[list[Question]] = []
+    left_out = 0
+    for text, given in zip(references, ready, strict=True):
+        if given is not None:
+            asked.append([given.question_about(entities)])
+        else:
+            possible = list(_blanks(text, entities))
+            chosen = _affordable(possible, max(MOST_READ, READ_OVER * len(text)))
+            asked.append([blank.question(text) for blank in chosen])
+            left_out += len(possible) - len(chosen)
+    return Cloze(
+        [question for own in asked for question in own], entities, [len(own) for own in asked], left_out
+    )
 
 
 def blank(text: str, entities: Entities) -> list[Question]:
@@ -122,35 +138,78 @@ def blank(text: str, entities: Entities) -> list[Question]:
         >>> [question.text for question in blank("Ann left Oslo. It rained.", entities)]
         ['@placeholder left @entity1.', '@entity0 left @placeholder.']
     """
+    return [blank.question(text) for blank in _blanks(text, entities)]
+
+
+class _Blank(NamedTuple):
+    """A question before it is written: the part of the text, the mentions of all the text, those in it, the answer."""
+
+    left: int
+    right: int
+    spans: Sequence[tuple[int, int, str]]
+    first: int
+    last: int
+    answer: str
+
+    @property
+    def length(self) -> int:
+        return self.right - self.left
+
+    def question(self, text: str) -> Question:
+        inside = self.spans[self.first : self.last]
+        blanked = [
+            (a - self.left, b - self.left, PLACEHOLDER if id == self.answer else id) for a, b, id in inside
+        ]
+        return Question(replace_spans(text[self.left : self.right], blanked), self.answer)
+
+
+def _blanks(text: str, entities: Entities) -> Iterator[_Blank]:
     spans = entities.spans(text)
-    questions = []
     for start, end in sentences_of(text):
-        inside = [(a, b, id) for a, b, id in spans if start <= a and b <= end]
-        first: dict[str, int] = {}
-        for number, (_, _, id) in enumerate(inside):
-            first.setdefault(id, number)
-        for answer, number in first.items():
-            left, right, near = _around(number, inside, start, end)
-            blanked = [(a - left, b - left, PLACEHOLDER if id == answer else id) for a, b, id in near]
-            questions.append(Question(replace_spans(text[left:right], blanked), answer))
-    return questions
+        first = bisect.bisect_left(spans, start, key=lambda span: span[0])
+        last = bisect.bisect_right(spans, end, key=lambda span: span[1])
+        mentioned: dict[str, int] = {}
+        for number in range(first, last):
+            mentioned.setdefault(spans[number][2], number)
+        for answer, number in mentioned.items():
+            if end - start <= LONGEST_SENTENCE:
+                yield _Blank(start, end, spans, first, last, answer)
+            else:
+                yield _around(number, spans, first, last, start, end)
 
 
 def _around(
-    number: int, spans: Sequence[tuple[int, int, str]], start: int, end: int
-) -> tuple[int, int, Sequence[tuple[int, int, str]]]:
-    """The part of a sentence that is asked about one of its mentions, and the mentions in it: all of the sentence,
-    unless it never ends."""
-    if end - start <= LONGEST_SENTENCE:
-        return start, end, spans
+    number: int, spans: Sequence[tuple[int, int, str]], first: int, last: int, start: int, end: int
+) -> _Blank:
+    """The part of a sentence that never ends that is asked about one of its mentions, `first` to `last`."""
     left = max(start, spans[number][0] - LONGEST_SENTENCE // 2)
     right = min(end, max(left + LONGEST_SENTENCE, spans[number][1]))
-    first = bisect.bisect_left(spans, left, key=lambda span: span[0])
-    last = bisect.bisect_right(spans, right, key=lambda span: span[1])
+    inside = bisect.bisect_left(spans, left, first, last, key=lambda span: span[0])
+    outside = bisect.bisect_right(spans, right, first, last, key=lambda span: span[1])
     # No part of a name stays, which might be that of the answer.
-    left = max(left, spans[first - 1][1] if first else start)
-    right = min(right, spans[last][0] if last < len(spans) else end)
-    return left, right, spans[first:last]
+    left = max(left, spans[inside - 1][1] if inside > first else start)
+    right = min(right, spans[outside][0] if outside < last else end)
+    return _Blank(left, right, spans, inside, outside, spans[number][2])
+
+
+def _affordable(blanks: list[_Blank], most: int) -> list[_Blank]:
+    """All of them, or as many as have `most` characters, at even distances.
+
+    >>> blanks = [_Blank(0, 10, [], 0, 0, f"@entity{n}") for n in range(6)]
+    >>> [blank.answer for blank in _affordable(blanks, 30)]
+    ['@entity1', '@entity3', '@entity5']
+    """
+    total = sum(blank.length for blank in blanks)
+    if total <= most:
+        return blanks
+    chosen: list[_Blank] = []
+    saved = 0
+    for blank in blanks:  # in whole numbers, so that it is the same everywhere
+        saved += blank.length * most
+        if saved >= blank.length * total:
+            saved -= blank.length * total
+            chosen.append(blank)
+    return chosen
 
 
 # --- ready questions --------------------------------------------------------------------------------------

@@ -5,6 +5,7 @@ from __future__ import annotations
 import evaluate
 import pytest
 
+import summarily
 from summarily.metrics import load
 from summarily.metrics.apes.readers import load_reader
 from summarily.metrics.apes.scorer import Apes
@@ -353,6 +354,7 @@ def test_everything_is_counted():
     )
     assert score.counts == {
         "questions": 8,
+        "questions_left_out": 0,
         "correct": 3,
         "entity_mentions": 4,
         "salient_entities": 2,
@@ -364,6 +366,15 @@ def test_everything_is_counted():
     assert score.per_example["apes_entities"] == [3.0, 0.0, 1.0]
     # Words of the passages (5, 0 and 4) and of the questions (4 + 4 + 3 + 3 each time).
     assert score.cost["tokens"] == 5 + 0 + 4 + 2 * (4 + 4 + 3 + 3)
+
+
+def test_questions_that_are_too_many_are_left_out_and_counted():
+    """Else the time of a text grows with the square of its names: 12,000 characters of them took minutes."""
+    names = [f"Ann {a.upper()}{b}{c}y" for a in "bcdfgh" for b in "aeiou" for c in "lmnprst"]
+    card = summarily.score([names[0]], [", ".join(names * 5)], metrics={"apes": {"reader": "first"}})
+    counts = card["apes"].counts
+    assert counts["questions_left_out"] > counts["questions"] > 20
+    assert f"questions_left_out {counts['questions_left_out']}" in card.table()
 
 
 def test_a_metric_travels_without_its_reader():

@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import json
+import re
+import time
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from summarily.cli import main
+from summarily.support import documents
 from summarily.support.documents import documents_in, read_document
 from summarily.support.errors import InputError
 
@@ -113,3 +118,32 @@ def test_a_long_text_is_read_in_pieces_and_that_is_said(tmp_path, capsys):
     beginning = capsys.readouterr()
     assert "only their beginning is read" in beginning.err
     assert len(pieces.out.split()) > len(beginning.out.split())
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        ("[" * 300_000, "a.md"),
+        ("[a](" * 80_000, "a.md"),
+        ("*a " * 100_000, "a.md"),
+        ("`a " * 100_000, "a.md"),
+        ("<a " * 100_000, "a.html"),
+        ("<a b='" * 50_000, "a.html"),
+        ("a<b>" * 80_000, "a.html"),
+    ],
+    ids=["brackets", "links", "emphasis", "code", "tags", "quotes", "inline"],
+)
+def test_marks_that_never_end_take_no_more_time_than_others(text, name, tmp_path):
+    """Each was looked for to the end of the text: 20,000 characters took seconds, these would take many minutes."""
+    file = tmp_path / name
+    file.write_text(text)
+    start = time.process_time()
+    assert read_document(file)
+    assert time.process_time() - start < 30
+
+
+@given(st.text("*_`ab ", max_size=16))
+@settings(max_examples=300, deadline=None)
+def test_emphasis_is_what_its_pattern_finds(line):
+    pattern = r"(\*\*|__|\*|`)(?=\S)(.+?)(?<=\S)\1"
+    assert documents._without_emphasis(line) == re.sub(pattern, r"\2", line)

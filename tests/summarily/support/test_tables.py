@@ -8,6 +8,7 @@ import pytest
 
 from summarily.support import tables
 from summarily.support.errors import InputError
+from summarily.support.streams import stream_table
 from summarily.support.tables import column, read_table, some_names
 
 
@@ -127,3 +128,40 @@ def test_a_gzip_file_that_unpacks_to_a_memory_full_is_refused(tmp_path, monkeypa
     text = "\n".join(str(number) for number in range(5000))
     (tmp_path / "good.txt.gz").write_bytes(gzip.compress(text.encode()))
     assert len(tables.read_lines(str(tmp_path / "good.txt.gz"))) == 5000
+
+
+def test_parquet_that_holds_one_text_many_times_is_held_once(tmp_path):
+    """A file of a few kB: 400 MB if each row had its own."""
+    import pyarrow
+    import pyarrow.parquet
+
+    file = tmp_path / "t.parquet"
+    texts = pyarrow.DictionaryArray.from_arrays([0, 1] * 4_000, ["x" * 100_000, "y"])
+    pyarrow.parquet.write_table(pyarrow.table({"source": texts}), file, compression="zstd")
+    assert file.stat().st_size < 200_000
+    column = read_table(str(file))["source"]
+    assert len(column) == 8_000 and column[0] is column[7_998] and column[1] == "y"
+    assert sum(1 for _ in stream_table(str(file), ["source"])) == 8_000
+
+
+def test_parquet_that_unpacks_to_a_great_many_times_its_size_is_refused(tmp_path):
+    import pyarrow
+    import pyarrow.parquet
+
+    file = tmp_path / "t.parquet"
+    table = pyarrow.table({"source": ["x" * 1_000_000] * 20})
+    pyarrow.parquet.write_table(table, file, compression="zstd", use_dictionary=False)
+    for read in (read_table, lambda name: list(stream_table(name, ["source"]))):
+        with pytest.raises(InputError, match="unpacks to more than 100 times its size"):
+            read(str(file))
+
+
+def test_streamed_parquet_with_a_name_twice_is_refused(tmp_path):
+    import pyarrow
+    import pyarrow.parquet
+
+    file = tmp_path / "t.parquet"
+    twice = pyarrow.Table.from_arrays([pyarrow.array(["x"]), pyarrow.array(["y"])], ["a", "a"])
+    pyarrow.parquet.write_table(twice, file)
+    with pytest.raises(InputError, match="2 columns 'a'"):
+        list(stream_table(str(file), ["a"]))

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import summarily
 from summarily.support.cloze import marks, questions
 from summarily.support.cloze.entities import Entities, clean_name, split_name
 from summarily.support.cloze.marks import PLACEHOLDER
@@ -339,11 +340,12 @@ def test_letters_and_function_words_alone_are_no_names():
     assert list(table.names.values()) == [["X Factor"], ["J Doe"], ["EU"], ["This Is"]]
 
 
-def test_a_sentence_that_never_ends_is_asked_around_each_blank():
+def test_a_sentence_that_never_ends_is_asked_around_each_blank(monkeypatch):
+    monkeypatch.setattr(questions, "MOST_READ", 10**6)
     names = [f"Name{letter}{other}" for letter in "abcdefghijklmnopqrst" for other in "abcdefghijklmnopqrst"]
     text = " and ".join(f"{name} of Oslo" for name in names)
     cloze = make_cloze(text, names=[*names, "Oslo"])
-    assert len(cloze.questions) == 401
+    assert len(cloze.questions) == 401 and cloze.left_out == 0
     plain = {name: id for id, [name] in cloze.entities.names.items()}
     for question in cloze.questions:
         assert PLACEHOLDER in question.text and question.answer not in marks.candidates(question.text)
@@ -351,6 +353,44 @@ def test_a_sentence_that_never_ends_is_asked_around_each_blank():
         assert "Name" not in question.text and "Oslo" not in question.text, "no part of a name is left"
     middle = next(q for q in cloze.questions if q.answer == plain["Namejj"])
     assert f"{plain['Nameji']} of {plain['Oslo']} and @placeholder of {plain['Oslo']}" in middle.text
+
+
+def _letters(number: int) -> str:
+    return "".join(chr(ord("a") + number // 26**place % 26) for place in range(3))
+
+
+@pytest.mark.parametrize("between", [", ", " met. ", "\n"], ids=["a list", "short sentences", "lines"])
+def test_time_is_bounded_where_a_text_is_all_names(between):
+    """Else 20,000 characters, which a Space takes, are read over a hundred times and more: n names, n questions."""
+    names = [f"Ann {_letters(number).capitalize()}y" for number in range(20_000 // (8 + len(between)))]
+    reference = between.join(names)
+    cloze = make_cloze(reference, names=[Mention(name, "PERSON") for name in names])
+    written = sum(len(question.text) for question in cloze.questions)
+    # An id may be longer than its name.
+    assert written < 2 * max(questions.MOST_READ, questions.READ_OVER * len(reference))
+    assert len(cloze.questions) + cloze.left_out == len(names)
+    assert (cloze.left_out > 0) == (between == ", "), "short questions are all asked"
+    asked = [int(question.answer.removeprefix("@entity")) for question in cloze.questions]
+    distances = {b - a for a, b in itertools.pairwise(asked)}
+    assert max(distances) <= 1.25 * min(distances), "at even distances"
+
+
+def test_questions_left_out_are_those_of_their_own_reference():
+    """By hand: the first has 28 characters and 4 names, of which 60 characters pay for 2; the second is short."""
+    names = ["Ann", "Bob", "Cat", "Dan"]
+    long = "Ann and Bob and Cat and Dan."
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(questions, "MOST_READ", 60)
+        patch.setattr(questions, "READ_OVER", 2)
+        cloze = make_cloze([long, "Eve slept."], names=[*names, "Eve"])
+    assert [question.answer for question in cloze.questions] == ["@entity1", "@entity3", "@entity4"]
+    assert cloze.by_reference == [2, 1] and cloze.left_out == 2
+
+
+def test_articles_of_the_sample_are_asked_about_whole():
+    for row in summarily.load_sample():
+        cloze = make_cloze([row["source"], *row["references"]])
+        assert cloze.left_out == 0 and cloze.questions
 
 
 @pytest.mark.parametrize(
