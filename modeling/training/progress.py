@@ -90,12 +90,12 @@ class Clock:
 class RunLog:
     """`log.jsonl`, TensorBoard if it is installed, and the progress bar; all by the main process alone."""
 
-    def __init__(self, folder: Path, step: int, training: TrainingSection, active: bool):
+    def __init__(self, folder: Path, progress: Progress, training: TrainingSection, active: bool):
         self.training, self.active = training, active
-        self._path, self._start = folder / "log.jsonl", step
-        self._previous: tuple[float, int] | None = None
+        self._path, self._start = folder / "log.jsonl", progress.step
         self._said = time.monotonic()
         self._speed = 0.0
+        self.goes_on(progress)
 
     def __enter__(self) -> RunLog:
         if self.active:
@@ -131,7 +131,7 @@ class RunLog:
         self, progress: Progress, rate: float, norm: float, reported: Mapping[str, float] | None = None
     ) -> None:
         """One optimizer step; `reported` is what its loss has to say about it."""
-        seconds, tokens = self._previous or (progress.seconds, progress.tokens)
+        seconds, tokens = self._mark
         if progress.seconds > seconds:
             self._speed = (progress.tokens - tokens) / (progress.seconds - seconds)
         loss = progress.loss_sum / progress.loss_steps
@@ -140,8 +140,6 @@ class RunLog:
         )
         self._bar.update()
         self._say(progress, loss)
-        if self._previous is None:
-            self._previous = (progress.seconds, progress.tokens)
         if progress.step % self.training.log_every:
             return
         self._write(
@@ -157,7 +155,7 @@ class RunLog:
             }
         )
         progress.loss_sum, progress.loss_steps = 0.0, 0
-        self._previous = (progress.seconds, progress.tokens)
+        self.goes_on(progress)
 
     def _say(self, progress: Progress, loss: float) -> None:
         """Where there is no bar, such as in a log, a line every half minute."""
@@ -173,7 +171,10 @@ class RunLog:
 
     def evaluation(self, progress: Progress, scores: Mapping[str, float]) -> None:
         self._write({"step": progress.step, **{f"validation_{key}": value for key, value in scores.items()}})
-        self._previous = None  # an evaluation is no training time
+
+    def goes_on(self, progress: Progress) -> None:
+        """Training begins here, or goes on after what is no training, an evaluation: tokens a second count from here."""
+        self._mark = (progress.seconds, progress.tokens)
 
     def _left(self, progress: Progress) -> str:
         used = max(budget_used(progress, self.training), self._epochs_used(progress))

@@ -133,7 +133,7 @@ def fit(task: Task, model: PreTrainedModel) -> RunResult:
     batches = TokenBatches(
         task.rows(), recipe.batch.tokens, recipe.batch.max_examples, recipe.batch.pool, training.seed
     ).start(progress.position)
-    log = RunLog(task.folder, progress.step, training, accelerator.is_main_process)
+    log = RunLog(task.folder, progress, training, accelerator.is_main_process)
     clock = Clock(progress.seconds)
     checkpoint_due = progress.seconds + training.checkpoint_minutes * 60
     interrupted = 0
@@ -164,6 +164,7 @@ def fit(task: Task, model: PreTrainedModel) -> RunResult:
             if evaluated:
                 best = judge(validate(task, model), progress, recipe, model, log)
                 progress.seconds = shared_seconds(clock, accelerator)
+                log.goes_on(progress)
             if evaluated or interrupted or step % training.checkpoint_every == 0 or seconds > checkpoint_due:
                 save(checkpoints, progress, model, optimizer, best, accelerator)
                 checkpoint_due = progress.seconds + training.checkpoint_minutes * 60

@@ -429,7 +429,7 @@ def test_the_best_weights_are_those_of_the_best_evaluation(parts, tmp_path):
 def test_loss_is_to_fall_and_scores_are_to_rise(tiny, tmp_path, select, scores, best):
     recipe = tiny(evaluation={"select": select}, schedule={"kind": "plateau"}, training={"patience": 1})
     progress, model = Progress(), torch.nn.Linear(1, 1)
-    with RunLog(tmp_path, 0, recipe.training, active=True) as log:
+    with RunLog(tmp_path, progress, recipe.training, active=True) as log:
         kept = [judge({select: float(score)}, progress, recipe, model, log) is not None for score in scores]
         assert kept == [True, True, False] and progress.best_score == best
         assert progress.rate_factor == 0.5 and progress.stale == 1
@@ -549,9 +549,34 @@ def test_tensorboard_is_written_if_it_is_installed(tiny, data, tmp_path):
     assert list((tmp_path / "run" / "tensorboard").glob("events*"))
 
 
+def test_tokens_a_second_are_those_of_training(tmp_path, capsys, monkeypatch):
+    """From the first step of a run, a resumed one too, and without the time of evaluations."""
+    monkeypatch.setattr("summarily.modeling.training.progress.SECONDS_BETWEEN_LINES", 0.0)
+    progress = Progress(step=7, seconds=100.0, tokens=1000, loss_sum=1.0, loss_steps=1)
+    section = TrainingSection(max_steps=19, log_every=2, tensorboard=False)
+    with RunLog(tmp_path, progress, section, active=True) as log:
+        for seconds, tokens in ((102.0, 1010), (104.0, 1030), (105.0, 1080)):
+            progress.step, progress.seconds, progress.tokens = progress.step + 1, seconds, tokens
+            progress.loss_sum, progress.loss_steps = 1.0, 1
+            log.step(progress, 0.1, 1.0)
+        log.evaluation(progress, {"loss": 1.0})
+        progress.seconds = 165.0
+        log.goes_on(progress)
+        progress.step, progress.seconds, progress.tokens = 11, 170.0, 1180
+        progress.loss_steps = 1
+        log.step(progress, 0.1, 1.0)
+    lines = [line for line in capsys.readouterr().err.splitlines() if line.startswith("step ")]
+    # 10 tokens in 2 s; after the log's line of step 8 20 in 2 s, then 70 in 3 s; after the evaluation 100 in 5 s.
+    assert [int(re.search(r"(\d+) tokens/s", line)[1]) for line in lines] == [5, 10, 23, 20]
+    # What is over took 170 s for 11 of 19 steps.
+    assert lines[-1].endswith("02:03 left")
+    logged = [json.loads(line) for line in (tmp_path / "log.jsonl").read_text().splitlines()]
+    assert [line["tokens_per_second"] for line in logged if "tokens_per_second" in line] == [5, 23]
+
+
 def test_the_log_survives_a_cut_line(tmp_path):
     (tmp_path / "log.jsonl").write_text('{"step": 1, "loss": 2.0}\n{"step": 2, "loss": 1.0}\n{"step": 3, "lo')
-    with RunLog(tmp_path, 1, TrainingSection(max_steps=9, tensorboard=False), active=True):
+    with RunLog(tmp_path, Progress(step=1), TrainingSection(max_steps=9, tensorboard=False), active=True):
         pass
     assert losses(tmp_path) == {1: 2.0}
 
