@@ -120,7 +120,7 @@ def plot(score: Score, key: str | None = None, axes: Any = None) -> Any:
         >>> card["rouge"].plot().get_xlabel()
         'rouge1'
     """
-    name = Key(key or score.main)
+    name = score.key(key)
     axes = axes or new_axes(5, 3)
     axes.hist(score.per_example[name], bins=min(30, max(5, len(score) // 4)), color="#0072b2", alpha=0.75)
     axes.axvline(score.mean[name], color="#d55e00", label=f"mean {score.mean[name]:.{score.digits(name)}f}")
