@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from summarily.metrics.base import Example, Interval, Metric, Score, Signature, State, Values
+from summarily.metrics.options import PRESETS, one_of
 from summarily.support.errors import InputError, MissingRequirement, SummarilyError, first_line
 from summarily.support.inputs import check_types
 from summarily.support.suggestions import did_you_mean
@@ -30,8 +31,6 @@ METRICS: dict[str, str] = {
 }
 """Name of the folder: name of the class in its `scorer.py`. The first is what is looked at first where nobody chooses:
 its main score, BERTScore's recall, agrees best with people (see the README of the meta-evaluation)."""
-
-PRESETS = ("light", "paper")
 
 __all__ = [
     "METRICS",
@@ -69,8 +68,7 @@ def load(name: str, preset: str = "light", **options: Any) -> Metric:
         0.6666666666666666
     """
     kind = metric_class(name)
-    if preset not in PRESETS:
-        raise InputError(f"there is no preset {preset!r}; expected one of {', '.join(PRESETS)}.")
+    one_of("preset", preset, PRESETS)
     known = [option for option in inspect.signature(kind).parameters if option != "preset"]
     for option in options:
         if option not in known:

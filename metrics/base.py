@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from summarily.support.errors import InputError
 from summarily.support.inputs import checked_text, rows_of
-from summarily.support.keys import Key
+from summarily.support.keys import Key, named
 from summarily.support.version import __version__
 
 if TYPE_CHECKING:
@@ -215,6 +215,10 @@ class Score:
         """The key of the main score."""
         return Key(next(iter(self.per_example)))
 
+    def key(self, name: str | None = None) -> Key:
+        """The key of this name, with its direction; by default that of the main score."""
+        return self.main if name is None else named(name, self.per_example, self.name)
+
     @property
     def ordered(self) -> list[Key]:
         """All values as a table shows them: the main score first, recall and precision beside the F they belong to.
@@ -251,7 +255,8 @@ class Score:
 
     def label(self, key: str, label: str = "") -> str:
         """What a value is called in a table, where the metric may have a label of its own."""
-        return Key(key).label if label in ("", self.name) else f"{label}: {Key(key).label}"
+        text = self.key(key).label
+        return text if label in ("", self.name) else f"{label}: {text}"
 
     @property
     def mean(self) -> dict[str, float]:
@@ -486,8 +491,7 @@ class Metric(ABC):
         """The main score of each completion (or `reward_key`), or that of `key`, its sign turned if less is better: a
         reward for reinforcement learning."""
         score = self.compute(completions, references, columns.get("sources"))
-        known = {one: one for one in score.per_example}  # they know their direction
-        chosen = Key(known[key or self.reward_key or score.main])
+        chosen = score.key(key or self.reward_key)
         return [chosen.goodness(value) for value in score.per_example[chosen]]
 
     def __repr__(self) -> str:

@@ -103,7 +103,7 @@ class Comparison:
         metric = next(iter(self.ranking)) if metric is None else metric
         scores = {system: card[metric] for system, card in self.cards.items()}
         any_score = next(iter(scores.values()))
-        name = Key(any_score.main if key is None else next(k for k in any_score.per_example if k == key))
+        name = any_score.key(key)
         top = max(scores, key=lambda system: name.goodness(scores[system].mean[name]))
         if key is None or key == any_score.main:
             return [system for system in scores if system == top or not self.differ(metric, top, system)]

@@ -10,7 +10,7 @@ import numpy as np
 from summarily.metrics import load, load_all
 from summarily.metrics.base import Example, Metric, make_examples
 from summarily.support.errors import InputError, MissingRequirement, warn
-from summarily.support.suggestions import did_you_mean
+from summarily.support.keys import named
 
 
 def compute_metrics(
@@ -189,8 +189,8 @@ class Reward:
         self._loaded: Any = None
         loaded = load(metric, preset=preset, **options)
         loaded.check()
-        if key is not None and key not in loaded.keys:
-            raise InputError(f"{metric} has no score {key!r};{did_you_mean(key, loaded.keys)}")
+        if key is not None:
+            named(key, loaded.keys, metric)
 
     def __call__(self, completions: Sequence[Any], references: Sequence[Any], **columns: Any) -> list[float]:
         if self._loaded is None:

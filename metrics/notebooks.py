@@ -119,7 +119,7 @@ def plot(score: Score, key: str | None = None, axes: Any = None) -> Any:
         >>> card["rouge"].plot().get_xlabel()
         'rouge1'
     """
-    name = Key(key or score.main)
+    name = score.key(key)
     if axes is None:
         axes = new_axes(5, 3)
         axes.figure.set_layout_engine("constrained")  # which cuts no label off

@@ -22,6 +22,7 @@ from summarily.commands.given import (
     systems_of,
     understand,
 )
+from summarily.metrics.options import PRESETS
 from summarily.support.errors import (
     InputError,
     MissingRequirement,
@@ -251,7 +252,7 @@ def _add_inputs(parser: argparse.ArgumentParser) -> None:
         default="all",
         help='comma-separated names, or "all" that can run here (default: %(default)s)',
     )
-    parser.add_argument("--preset", default="light", choices=["light", "paper"], help="default: %(default)s")
+    parser.add_argument("--preset", default="light", choices=PRESETS, help="default: %(default)s")
     parser.add_argument(
         "--set",
         action="append",

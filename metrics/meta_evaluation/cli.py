@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from summarily.metrics.meta_evaluation import LIMITS
+from summarily.metrics.options import PRESETS
 from summarily.support.progress import say
 
 _SETS = (
@@ -50,7 +51,7 @@ def _common(parser: argparse.ArgumentParser, metrics: bool = True) -> None:
             default="all",
             help='names, such as "rouge,sms(embeddings=contextual)" (default: %(default)s)',
         )
-    parser.add_argument("--preset", default="light", choices=["light", "paper"], help="default: %(default)s")
+    parser.add_argument("--preset", default="light", choices=PRESETS, help="default: %(default)s")
     parser.add_argument(
         "--scores",
         metavar="FILE",
@@ -453,7 +454,7 @@ def _add_disagree(studies: Any) -> None:
     )
     _columns(parser)
     parser.add_argument("--data", metavar="FOLDER", help="folder of the named sets (default: SUMMARILY_DATA)")
-    parser.add_argument("--preset", default="light", choices=["light", "paper"], help="default: %(default)s")
+    parser.add_argument("--preset", default="light", choices=PRESETS, help="default: %(default)s")
     parser.add_argument(
         "--scores", metavar="FILE", help="file where scores are kept (default: the cache folder)"
     )

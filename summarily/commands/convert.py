@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from summarily.support.errors import first_line
+from summarily.support.errors import SummarilyError, first_line
 
 DESCRIPTION = """\
 Convert a model, with its tokenizer, into a new folder:
@@ -78,12 +78,12 @@ def run(options: argparse.Namespace) -> int:
 
     try:
         model = convert(options)
-    except ConversionError:
+    except SummarilyError:
         raise
     except (
         Exception
     ) as error:  # a source or a field that transformers does not know, or files that are damaged
-        raise ConversionError(first_line(error)) from error
+        raise ConversionError(f"{options.source} cannot be converted: {first_line(error)}") from error
     count = sum(parameter.numel() for parameter in model.parameters())
     print(f"{type(model).__name__}, {count / 1e6:.1f} M parameters: {options.destination}")
     return 0

@@ -26,7 +26,7 @@ import numpy as np
 
 from summarily.studies.report import picture
 from summarily.studies.report import table as markdown_table
-from summarily.support.errors import FailedRunError, InputError
+from summarily.support.errors import FailedRunError, InputError, first_line
 from summarily.support.files import write_atomically
 from summarily.support.inputs import read_json
 
@@ -327,15 +327,18 @@ def run(options: argparse.Namespace) -> int:
     folder.mkdir(parents=True, exist_ok=True)
     kept = Kept(folder / "memory.json", {name: getattr(options, name) for name in SETTINGS})
     cells = cells_of(options.models, options.windows, options.lengths)
+    failed: list[RuntimeError] = []
     for cell in tqdm(cells, disable=not sys.stderr.isatty(), desc="measuring"):
         try:
             if cell not in kept.cells:
                 kept.add(cell, measure_apart(cell, *kept.settings.values()))
         except RuntimeError as error:
-            print(f"summarily profile-memory: {error}", file=sys.stderr)
+            failed.append(error)
     measured = {cell: kept.cells[cell] for cell in cells if cell in kept.cells}
     if not measured:
-        return 1
+        raise FailedRunError(first_line(failed[0]))
+    for error in failed:
+        print(f"summarily profile-memory: {first_line(error)}", file=sys.stderr)
     curves = fits(measured)
     text = table(measured, curves, options.memory)
     (folder / "memory.md").write_text(text + "\n", encoding="utf-8")

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from summarily.support.errors import FailedRunError
+from summarily.support.errors import FailedRunError, SummarilyError
 from summarily.support.inputs import read_json
 from summarily.support.processes import python_module
 
@@ -42,7 +42,8 @@ def run_cells(cells: Sequence[Cell], folder: Path, data: str | None = None, jobs
     """Run what is not finished, `jobs` cells at a time, each in a process of its own with its share of the cores.
 
     Raises:
-        FailedRunError: a cell failed; the message has its last lines. The others are left running to their end.
+        FailedRunError: a cell failed; the message has its last line. The others are left running to their end, but where
+            what was given cannot be used no more of them are started.
     """
     folder.mkdir(parents=True, exist_ok=True)
     waiting = [cell for cell in cells if not (folder / cell.name / "result.json").exists()]
@@ -70,6 +71,8 @@ def run_cells(cells: Sequence[Cell], folder: Path, data: str | None = None, jobs
                             flush=True,
                         )
                         failed += [name] if process.returncode else []
+                        if process.returncode == SummarilyError.exit_code:
+                            waiting.clear()
         finally:
             for process, _ in running.values():
                 process.terminate()  # each saves its state and stops
@@ -83,8 +86,9 @@ def run_cells(cells: Sequence[Cell], folder: Path, data: str | None = None, jobs
             raise KeyboardInterrupt
         sys.exit(128 + noted[0])
     if failed:
-        tail = (folder / f"{failed[0]}.log").read_text(errors="replace").splitlines()[-5:]
-        raise FailedRunError(f"{', '.join(failed)} failed; the log of {failed[0]} ends:\n" + "\n".join(tail))
+        log_file = folder / f"{failed[0]}.log"
+        last = log_file.read_text(errors="replace").rstrip().rpartition("\n")[2]
+        raise FailedRunError(f"{', '.join(failed)} failed; {log_file} ends: {last}")
 
 
 @contextlib.contextmanager

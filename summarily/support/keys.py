@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TypeVar
 
+from summarily.support.errors import InputError
+from summarily.support.suggestions import did_you_mean
+
 Value = TypeVar("Value")
 
 
@@ -15,8 +18,8 @@ class Key(str):
 
     Example:
         >>> distance = Key("vert_distance", higher_is_better=False)
-        >>> distance == "vert_distance", distance.best([0.2, 0.1]), distance.label
-        (True, 0.1, 'vert_distance (lower is better)')
+        >>> distance == "vert_distance", distance.goodness(0.2), distance.label
+        (True, -0.2, 'vert_distance (lower is better)')
     """
 
     higher_is_better: bool
@@ -35,10 +38,6 @@ class Key(str):
         """The value, with its sign turned if less is better: of two values the greater one is the better."""
         return value if self.higher_is_better else -value
 
-    def best(self, values: Iterable[float]) -> float:
-        """The best of the values."""
-        return max(values, key=self.goodness)
-
     @property
     def note(self) -> str:
         """What to say after the name where a reader would take more for better."""
@@ -47,6 +46,19 @@ class Key(str):
     @property
     def label(self) -> str:
         return f"{self}{self.note}"
+
+
+def named(name: str, keys: Iterable[str], of: str) -> Key:
+    """The one of the keys with this name, which knows its direction; `of` says whose keys they are.
+
+    Example:
+        >>> named("loss", [Key("loss", higher_is_better=False)], "a run").higher_is_better
+        False
+    """
+    known = {str(key): Key(key) for key in keys}
+    if str(name) not in known:
+        raise InputError(f"{of} has no score {str(name)!r};{did_you_mean(name, known)}")
+    return known[str(name)]
 
 
 def keyed(columns: Mapping[str, Value], keys: Iterable[str]) -> dict[str, Value]:

@@ -232,6 +232,15 @@ def test_a_key_keeps_its_direction_through_sums_processes_and_json():
     assert "errors (lower is better)" in summarily.score(["a"], ["a"], metrics=Errors()).table()
 
 
+def test_a_value_asked_for_by_name_keeps_its_direction():
+    score = Errors().compute(["a", "bb"], ["aa", "bb"])
+    assert score.plot("errors").get_xlabel() == score.label("errors") == "errors (lower is better)"
+    result = summarily.compare({"near": ["aa", "bb"], "far": ["a", "b"]}, ["aa", "bb"], metrics=Errors())
+    for ask in (score.plot, score.label, lambda name: result.best("errors", name)):
+        with pytest.raises(InputError, match=r"errors has no score 'error'; did you mean 'errors'\?"):
+            ask("error")
+
+
 def test_a_reward_rises_with_what_is_better():
     assert Errors().reward(["aaa", "aa"], ["a", "a"]) == [-2, -1]
 

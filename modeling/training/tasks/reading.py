@@ -254,7 +254,7 @@ def build_reader(recipe: Recipe, train: Sequence[Reading], folder: Path) -> Read
         raise RecipeError(f"model.name is {recipe.model.name!r}, which is no reader.")
     from transformers import AutoTokenizer
 
-    from summarily.modeling.cloze_reader.tokenization_cloze_reader import build_tokenizer
+    from summarily.modeling.training.tokenizers import train_reader_tokenizer
     from summarily.support import vectors
 
     glove = vectors.load(options.pop("vectors", "glove-6b-50d"))
@@ -262,7 +262,7 @@ def build_reader(recipe: Recipe, train: Sequence[Reading], folder: Path) -> Read
     if not is_complete(place):
         texts = (text for reading in train for text in (reading.passage, *asked_sentences(reading.questions)))
         most = options.get("max_entities", modeling.ClozeReaderConfig.max_entities)
-        made = build_tokenizer(texts, recipe.tokenizer.vocabulary_size, most, glove.words)
+        made = train_reader_tokenizer(texts, recipe.tokenizer.vocabulary_size, most, glove.words)
         write_folder(place, made.save_pretrained)
     tokenizer = AutoTokenizer.from_pretrained(place)
     config = modeling.ClozeReaderConfig(

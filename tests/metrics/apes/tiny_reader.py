@@ -8,14 +8,14 @@ import tempfile
 import torch
 
 from summarily.modeling import ClozeReader, ClozeReaderConfig
-from summarily.modeling.cloze_reader.tokenization_cloze_reader import build_tokenizer
+from summarily.modeling.training.tokenizers import train_reader_tokenizer
 from summarily.support.sample import load_sample
 
 
 @functools.cache
 def attentive(seed: int = 0) -> str:
     """The folder of the reader."""
-    tokenizer = build_tokenizer([row["source"] for row in load_sample()], size=600, max_entities=60)
+    tokenizer = train_reader_tokenizer([row["source"] for row in load_sample()], size=600, max_entities=60)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         config = ClozeReaderConfig(

@@ -17,7 +17,7 @@ from transformers import AutoModel
 from summarily.modeling import ClozeReader, ClozeReaderConfig
 from summarily.modeling.cloze_reader.modeling_cloze_reader import BidirectionalGru
 from summarily.modeling.cloze_reader.reader_output import masked_answer_loss
-from summarily.modeling.cloze_reader.tokenization_cloze_reader import build_tokenizer
+from summarily.modeling.training.tokenizers import train_reader_tokenizer
 from summarily.support.cloze.marks import Answer, relabel, with_names
 from tests.modeling.common import (
     assert_loads_as_remote_code,
@@ -41,7 +41,7 @@ QUESTIONS = [
 @pytest.fixture
 def model() -> ClozeReader:
     texts = [text.replace("@", "") for text in [*PASSAGES, *QUESTIONS[0], *QUESTIONS[1]]] * 2
-    tokenizer = build_tokenizer(texts, size=80, max_entities=6, more_words=["storm"])
+    tokenizer = train_reader_tokenizer(texts, size=80, max_entities=6, more_words=["storm"])
     torch.manual_seed(0)
     config = ClozeReaderConfig(
         vocab_size=len(tokenizer), embedding_size=7, hidden_size=5, max_entities=6, pad_token_id=0

@@ -15,6 +15,7 @@ import pytest
 
 from summarily.studies import attention as study
 from summarily.studies.runner import Cell, run_cells
+from summarily.support.errors import FailedRunError
 
 TINY = [
     "model.config.hidden_size=16", "model.config.num_attention_heads=2", "model.config.encoder_layers=1",
@@ -66,6 +67,14 @@ def test_a_study_runs_scores_and_goes_on(tmp_path, data, monkeypatch, capsys):
 def test_a_cell_that_fails_is_named_with_its_last_words(tmp_path):
     with pytest.raises(RuntimeError, match=r"(?s)broken failed.*no recipe file 'no_such_recipe'"):
         run_cells([Cell("broken", "no_such_recipe")], tmp_path)
+
+
+def test_what_cannot_be_used_is_not_tried_in_every_cell(tmp_path):
+    with pytest.raises(
+        FailedRunError, match=r"^one failed; .*one.log ends: summarily: .*no_such_recipe"
+    ) as caught:
+        run_cells([Cell("one", "no_such_recipe"), Cell("two", "no_such_recipe")], tmp_path)
+    assert "\n" not in str(caught.value) and not (tmp_path / "two.log").exists()
 
 
 def test_a_terminated_study_takes_its_cells_with_it(tmp_path):
