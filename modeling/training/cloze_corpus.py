@@ -33,7 +33,6 @@ from summarily.support.cloze.recognition import Mention, recogniser
 from summarily.support.errors import InputError
 from summarily.support.text import sentences
 
-SPLITS = ("train", "dev", "test")
 COLLECTIONS = ("cnndm_articles", "bbc_news_summary", "reuters_train")
 CNNDM = "cnndm"
 """The collection of CNN/DailyMail in its published split, and its files."""

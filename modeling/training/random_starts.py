@@ -60,11 +60,6 @@ class TruncatedSource(NamedTuple):
     start: int
     length: int
 
-    @property
-    def normalised_start(self) -> float:
-        """The part of the document that was cut off before the start (Figure 5.2)."""
-        return self.start / self.length if self.length else 0.0
-
 
 @dataclass
 class StartTokenizer:

@@ -143,18 +143,13 @@ class Tuning:
         return means | {"words": mean_words(texts)}
 
 
-def best_point(points: Mapping[Point, Mapping[str, float]], select: str) -> Point:
-    """The point with the best score; of equal ones that with the smallest penalties.
+def ordered(points: Mapping[Point, Mapping[str, float]], select: str) -> list[Point]:
+    """The points from the best to the worst; of equal ones those with smaller penalties first.
 
     Example:
-        >>> best_point({Point(0.9, 0, 0): {"rougeL": 0.2}, Point(0.9, 1, 0): {"rougeL": 0.2}}, "rougeL")
+        >>> ordered({Point(0.9, 1, 0): {"rougeL": 0.2}, Point(0.9, 0, 0): {"rougeL": 0.2}}, "rougeL")[0]
         Point(alpha=0.9, beta=0, gamma=0)
     """
-    return ordered(points, select)[0]
-
-
-def ordered(points: Mapping[Point, Mapping[str, float]], select: str) -> list[Point]:
-    """The points from the best to the worst; of equal ones those with smaller penalties first."""
     from summarily.support.errors import InputError
     from summarily.support.keys import Key
 

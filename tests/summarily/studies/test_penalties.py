@@ -13,9 +13,9 @@ from summarily.modeling.training.tokenizers import train_tokenizer
 from summarily.studies.penalties import (
     Point,
     Tuning,
-    best_point,
     has_entities,
     make_grid,
+    ordered,
     table,
 )
 from summarily.support.errors import InputError
@@ -96,12 +96,12 @@ def test_the_best_point_is_marked_and_ties_go_to_smaller_penalties():
         Point(0.9, 0.0, 0.0): {"rougeL": 0.25, "words": 8.0},
         Point(0.2, 0.0, 0.0): {"rougeL": 0.1, "words": 8.0},
     }
-    assert best_point(points, "rougeL") == Point(0.9, 0.0, 0.0)
+    assert ordered(points, "rougeL")[0] == Point(0.9, 0.0, 0.0)
     lines = table(points, "rougeL").splitlines()
     assert lines[2].split() == ["0.9", "0", "0", "0.2500", "8.0000", "best"]
     assert "best" not in "".join(lines[3:])
     with pytest.raises(InputError, match="--select is 'apes'"):
-        best_point(points, "apes")
+        ordered(points, "apes")
 
 
 def test_where_less_is_better_the_point_with_the_least_is_chosen(parts, tmp_path):
@@ -112,7 +112,7 @@ def test_where_less_is_better_the_point_with_the_least_is_chosen(parts, tmp_path
         {"point": far, "scores": {"vert_distance": 2.0}},
     ]
     search.path.write_text("".join(json.dumps(line) + "\n" for line in lines))
-    assert best_point(search.points(), "vert_distance") == near
+    assert ordered(search.points(), "vert_distance")[0] == near
 
 
 def test_the_command(parts, tmp_path, capsys):
