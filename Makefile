@@ -107,19 +107,19 @@ $(VENV)/bin/pip:
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet --disable-pip-version-check --upgrade pip setuptools
 
-$(VENV)/demo.installed: $(VENV)/bin/pip setup.cfg constraints.txt
+$(VENV)/demo.installed: $(VENV)/bin/pip setup.cfg constraints.txt pyproject.toml backend.py
 	$(INSTALL) --editable ".[offline]"
 	touch $@
 
-$(VENV)/space.installed: $(VENV)/bin/pip setup.cfg constraints.txt
+$(VENV)/space.installed: $(VENV)/bin/pip setup.cfg constraints.txt pyproject.toml backend.py
 	$(INSTALL) --editable ".[offline,demo]"
 	touch $@
 
-$(VENV)/docs.installed: $(VENV)/bin/pip setup.cfg constraints.txt
+$(VENV)/docs.installed: $(VENV)/bin/pip setup.cfg constraints.txt pyproject.toml backend.py
 	$(INSTALL) --editable ".[docs]"
 	touch $@
 
-$(VENV)/all.installed: $(VENV)/bin/pip setup.cfg constraints.txt
+$(VENV)/all.installed: $(VENV)/bin/pip setup.cfg constraints.txt pyproject.toml backend.py
 	$(INSTALL) --editable ".[all]"
 	touch $@
 
