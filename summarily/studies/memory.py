@@ -337,8 +337,8 @@ def run(options: argparse.Namespace) -> int:
     measured = {cell: kept.cells[cell] for cell in cells if cell in kept.cells}
     if not measured:
         raise FailedRunError(first_line(failed[0]))
-    for error in failed:
-        print(f"summarily profile-memory: {first_line(error)}", file=sys.stderr)
+    for failure in failed:
+        print(f"summarily profile-memory: {first_line(failure)}", file=sys.stderr)
     curves = fits(measured)
     text = table(measured, curves, options.memory)
     (folder / "memory.md").write_text(text + "\n", encoding="utf-8")
